@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,8 +50,10 @@ class CalibrateCommand(RunCommand):
                 raise UsageError(
                     f"calibrate: {world.nodes} nodes; run it on one{HELP}predict takes any number of nodes"
                 )
-            if place.exists():
+            if os.path.lexists(place):
                 raise UsageError(f"{place} exists{HELP}write another name behind `-o`, or remove it")
+            if not place.parent.is_dir():
+                raise UsageError(f"-o {place}: there is no directory {place.parent}; make it first")
 
         world.run_on_rank_0("check where the description goes", check_place)
         super().read()
@@ -61,12 +64,16 @@ class CalibrateCommand(RunCommand):
         def describe() -> None:
             from dliosim.measure.calibration import calibrate
             from dliosim.report.run.calibration_lines import calibration_table, storage_text
+            from dliosim.report.run.warnings import format_warnings, warnings_of
 
             assert self.record is not None
             run, place = self.record.summarize(self.phases), Path(self.setup.parsed.o)
             found = calibrate(run)
-            place.write_text(storage_text(found, run, _NAME))
-            print_text(f"{calibration_table(found)}\nwritten: {place}\n")
+            warnings = format_warnings(warnings_of(run))
+            print_text("\n".join(filter(None, [warnings, calibration_table(found)])))
+            with place.open("x", encoding="utf-8") as file:
+                file.write(storage_text(found, run, _NAME))
+            print_text(f"written: {place}\n")
 
         self.setup.world.run_on_rank_0("describe the storage", describe)
         return 0

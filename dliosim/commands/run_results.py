@@ -50,9 +50,9 @@ def read_pattern(setup: Setup) -> tuple[Workload, FileFinder, StorageModel | Non
     """
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     finder = FileFinder(parse_roots(parsed), setup.progress)
-    storage, overrides = read_storage(parsed)
+    storage, parsed.values = read_storage(parsed)
     workload = compile_or_explain(
-        lambda: compile_pattern(find_pattern(parsed.pattern, parsed.override), overrides, job, finder)
+        lambda: compile_pattern(find_pattern(parsed.pattern, parsed.override), parsed.values, job, finder)
     )
     return workload, finder, storage
 
@@ -64,7 +64,7 @@ def shortage_error(setup: Setup, finder: FileFinder, number: int, message: str, 
     """
     path = find_pattern(setup.parsed.pattern, setup.parsed.override)
     job = Job(setup.world.size, setup.world.nodes)
-    document = compile_document(path, read_storage(setup.parsed)[1], job, finder).context.document
+    document = compile_document(path, setup.parsed.values, job, finder).context.document
     block = next(islice(_flatten_blocks(document.verbs), number, None))
     found = Diagnostic("R402", message, (Label(block.place, why),), (cure,))
     return DamageDiagnosticsError(render([found], has_colours(sys.stderr, 2)))
@@ -183,7 +183,7 @@ def _find_needless(setup: Setup, finder: FileFinder, override: tuple[str, str]) 
     """
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     path = locate_pattern(parsed.pattern)
-    others = [given for given in read_storage(parsed)[1] if given[0] != override[0]]
+    others = [given for given in parsed.values if given[0] != override[0]]
 
     def digest(overrides: list[tuple[str, str]]) -> str:
         """Return the digest with some overrides; empty if the pattern cannot run with them."""

@@ -14,6 +14,9 @@ from dliosim.measure.results.run_summary import RunSummary, Spread
 #: Bytes are at least this much longer under way than nothing, s: the clock's own resolution.
 _SHORTEST: Final = 1e-7
 
+#: How many times as long a call must take next to many others as alone, for them to be at the storage's limit.
+_SLOWED: Final = 1.5
+
 #: The exponent of the heaviest tail, and the one from which on latencies have none; halvings of what is between them.
 _HEAVIEST: Final = 1.05
 _NO_TAIL: Final = 10.0
@@ -29,6 +32,8 @@ class Calibration:
     stream: Spread  #: bytes per second of a rank that reads one call after the other, without the latency
     rate: Spread  #: bytes per second of all ranks with many readers
     opens: Spread  #: opens per second of all ranks with many readers
+    is_rate_reached: bool  #: large reads slow each other, so that `rate` is the storage's limit
+    are_opens_reached: bool  #: likewise for opens
 
 
 def calibrate(run: RunSummary) -> Calibration:
@@ -45,6 +50,8 @@ def calibrate(run: RunSummary) -> Calibration:
         _spread(large, lambda epoch: size / max(_mean_latency(epoch) - mean, _SHORTEST)),
         _spread(loops["rate"], lambda epoch: epoch.bytes / epoch.loop_seconds),
         _spread(loops["opens"], lambda epoch: epoch.opens / epoch.loop_seconds),
+        statistics.fmean(map(_mean_latency, loops["rate"])) > _SLOWED * statistics.fmean(map(_mean_latency, large)),
+        statistics.fmean(one.open_seconds.mean * run.ranks / one.opens for one in loops["opens"]) > _SLOWED * mean,
     )
 
 

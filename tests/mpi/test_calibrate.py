@@ -50,3 +50,18 @@ def test_a_description_is_not_overwritten(tmp_path: Path) -> None:
     assert "here.dlio exists" in only_error(done, 2)
     assert (tmp_path / "here.dlio").read_text() == "mine"
     assert not (tmp_path / "dliosim-data").exists()
+
+
+def test_what_one_rank_cannot_reach_is_no_limit_of_the_storage(tmp_path: Path) -> None:
+    (tmp_path / "wide.dlio").write_text("dlio 1\nstorage wide {\n servers 8 of 5 GB/s\n latency 5 ms\n}\n")
+    done = run_command(1, ["calibrate", "--storage", "wide.dlio", "-o", "here.dlio"], tmp_path, 120)
+    assert done.returncode == 0, done.stderr
+    assert "`servers` is at least this" in done.stdout
+    assert "`metadata` has no limit up to" in done.stdout
+    assert compile_storage(tmp_path / "here.dlio", []).storage.metadata is None
+
+
+def test_a_directory_that_is_missing_is_said_before_anything_is_measured(tmp_path: Path) -> None:
+    done = run_command(2, ["calibrate", "-o", "none/here.dlio"], tmp_path, 60)
+    assert "there is no directory none" in only_error(done, 2)
+    assert not (tmp_path / "dliosim-data").exists()

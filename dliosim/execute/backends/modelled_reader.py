@@ -26,6 +26,9 @@ _AHEAD = 1_000_000
 #: The shortest mean time of a call, in s: the arithmetic of a call takes a few microseconds.
 _SHORTEST_CALL = 20e-6
 
+#: The longest mean time of a call, in s; and the latest time in the queues, ns.
+_LONGEST_CALL, _NEVER = 3600.0, 1 << 62
+
 #: Bytes of the semaphore in front of the queues: one cache line. A sem_t has 32 bytes on 64-bit Linux.
 _LINE = 64
 
@@ -71,10 +74,12 @@ class ModelledStorage:
         free, last = self._free, arrival
         while _libc.sem_wait(self._lock):  # interrupted by a signal
             pass
-        for queue, service in work:
-            done = free[queue] = max(free[queue], arrival) + round(service * 1e9)
-            last = max(last, done)
-        _libc.sem_post(self._lock)
+        try:
+            for queue, service in work:
+                done = free[queue] = min(max(free[queue], arrival) + round(service * 1e9), _NEVER)
+                last = max(last, done)
+        finally:
+            _libc.sem_post(self._lock)
         return last
 
     def _divide(self, file: int, offset: int, length: int) -> Iterator[tuple[int, int]]:
@@ -139,7 +144,7 @@ class ModelledReader(FileReader):
         if model.tail is not None:
             latency *= uniforms(self._key, np.arange(self._drawn, self._drawn + count)) ** (-1 / model.tail)
         self._drawn += count
-        drawn: list[int] = np.rint((latency + model.call_time) * 1e9).astype(np.int64).tolist()
+        drawn: list[int] = np.rint(np.minimum((latency + model.call_time) * 1e9, _NEVER)).astype(np.int64).tolist()
         return drawn
 
     def _close_files(self) -> None:
@@ -165,6 +170,10 @@ def require_modelled(loop: Loop, dataset: Dataset, model: StorageModel) -> None:
         (access.scatter, f"ranks that read for others are not modelled{HELP}`-D {name}.scatter=off` is"),
         (access.through == "library", f"a library's own calls are not modelled{HELP}`-D {name}.through=direct` is"),
         (access.engine not in ("preadv", "pread"), f"this engine is not modelled{HELP}`-D {name}.engine=preadv` is"),
+        (
+            took > _LONGEST_CALL,
+            f"a call would take {seconds(took, 2)}{HELP}describe faster servers, or smaller calls",
+        ),
         (took < _SHORTEST_CALL, f"{short}{HELP}describe a longer `latency`, or read more bytes in a call"),
         (bool(dataset.source), f"existing files are not modelled{HELP}describe data like them by a data set"),
     )

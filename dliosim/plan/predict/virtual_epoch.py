@@ -162,7 +162,8 @@ def _make_file_draws(loop: Loop, dataset: Dataset, job: Job, stream: int) -> Cal
             position = np.full(len(rank), step * loop.batch)
         else:
             position = rank * samples // job.ranks + step * loop.batch
-        place: Ints = position % samples * files // samples
+        # As floats: samples times files may be more than an integer holds.
+        place: Ints = np.minimum(position % samples / samples * files, files - 1).astype(np.int64)
         return place
 
     def draw_file(step: int, rank: Ints) -> Ints:

@@ -30,7 +30,7 @@ def calibration_table(found: Calibration) -> str:
     table = format_columns(
         "storage on one node, with 95 % intervals", "setting", rows, [[one] for one in columns], SCREEN
     )
-    return f"{table}\n\n{_UNKNOWN}\n"
+    return "\n".join([table, "", *list_unknowns(found), ""])
 
 
 def storage_text(found: Calibration, run: RunSummary, name: str) -> str:
@@ -42,12 +42,19 @@ def storage_text(found: Calibration, run: RunSummary, name: str) -> str:
     for one in _list_parameters(found):
         low, high = one.show(one.spread.low), one.show(one.spread.high)
         settings.append(f"    {one.setting} {one.show(one.spread.mean)}    # {low} to {high}: {one.source}")
-    lines = [f"# {line}" for line in _UNKNOWN.splitlines()]
+    lines = [f"# {line}" for line in list_unknowns(found)]
     return "\n".join(["dlio 1", *lines, f'storage {name} "{title}" {{', *settings, "}", ""])
 
 
-_UNKNOWN = """Not identifiable on one node: the rate of all servers, as this node may be slower.
-For several nodes write the rate above as `client`, and `servers N of RATE` by hand."""
+def list_unknowns(found: Calibration) -> list[str]:
+    """Return sentences about what the ranks of one node could not tell."""
+    unknown = ["The rate of all servers is not identifiable on one node: for several nodes write the rate above as"]
+    unknown += ["`client`, and `servers N of RATE` by hand."]
+    if not found.is_rate_reached:
+        unknown += ["`servers` is at least this: reads did not slow each other. Measure with more ranks."]
+    if not found.are_opens_reached:
+        unknown += [f"`metadata` has no limit up to {found.opens.mean:_.0f} opens/s. Measure with more ranks."]
+    return unknown
 
 
 def _list_parameters(found: Calibration) -> Iterator[_Parameter]:
@@ -62,4 +69,5 @@ def _list_parameters(found: Calibration) -> Iterator[_Parameter]:
     yield _Parameter("latency ", found.latency, time, "reads of 4 KiB, one at a time")
     if found.tail is not None:
         yield _Parameter("tail     pareto", found.tail, lambda value: f"{value:.2f}", "the same: mean / median")
-    yield _Parameter("metadata", found.opens, lambda value: f"{value:_.0f} opens/s", "many opens at a time")
+    if found.are_opens_reached:
+        yield _Parameter("metadata", found.opens, lambda value: f"{value:_.0f} opens/s", "many opens at a time")

@@ -123,6 +123,7 @@ def test_latencies_with_a_tail_have_its_least_value_and_its_median() -> None:
         (Access(engine="mmap"), 1e6, "this engine is not modelled"),
         (Access(), 1e3, "a call of 1.0 us is too short to be waited for"),
         (Access(transfer=4096), 1e6, "a call of 4.1 us is too short to be waited for"),
+        (Access(), 1e14, "a call would take 100000 s"),
     ],
 )
 def test_what_no_description_says_is_refused(access: Access, size: float, reason: str) -> None:
@@ -132,3 +133,12 @@ def test_what_no_description_says_is_refused(access: Access, size: float, reason
 
 def test_calls_that_can_be_waited_for_are_modelled() -> None:
     require_modelled(make_loop(Access()), make_dataset(1e6), describe())
+
+
+def test_times_beyond_all_clocks_end_no_rank() -> None:
+    """Readers that hold the lock of the queues must let it go, whatever the numbers are."""
+    storage = make_storage(servers=Servers(1, 1e-3))
+    assert storage.serve_read(0, 0, 0, 1 << 62) == 1 << 62
+    assert storage.serve_read(0, 0, 0, 1 << 62) == 1 << 62
+    reader = ModelledReader(Access(), FILES, make_storage(latency=1.0, tail=1.0001), 0, 0)
+    assert min(reader._draw_latencies(10_000)) >= 1_000_000_000
