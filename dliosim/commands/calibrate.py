@@ -73,7 +73,7 @@ class CalibrateCommand(RunCommand):
             print_text("\n".join(filter(None, [warnings, calibration_table(found)])))
             with place.open("x", encoding="utf-8") as file:
                 file.write(storage_text(found, run, _NAME))
-            print_text(f"written: {place}\n")
+            print_text(f"\nwritten: {place}\n")
 
         self.setup.world.run_on_rank_0("describe the storage", describe)
         return 0
