@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.protocols import (
     Built,
     Bytes,
+    Column,
     Dressed,
     EncodeTime,
     FileIndex,
@@ -27,19 +27,26 @@ def random_contents(dataset: Dataset, sample: int, size: int) -> Bytes:
     return np.random.default_rng([dataset.seed, sample]).integers(0, 256, size, np.uint8)
 
 
+def _make_contents(form: Format, sample: int, size: int) -> Bytes:
+    data = random_contents(form.dataset, sample, size)
+    return form.dress(data, 0) if isinstance(form, Dressed) else data
+
+
+def _sample_ends(form: Framed, sizes: Ints) -> tuple[Ints, Ints]:
+    """Return the begin of each sample behind the header, and the begin of a next one after it."""
+    taken = -(-form.stride(sizes) // form.align) * form.align
+    ends = np.cumsum(taken)
+    return ends - taken, ends
+
+
 def build_framed(form: Framed, sizes: Ints, first: int = 0) -> bytes:
     """Return the whole bytes of a file with samples `first` and those after it, of `sizes`, made as a run makes it."""
-    count, align = len(sizes), form.align
-    stride = form.stride(sizes)
-    taken = -(-stride // align) * align
-    header = form.header
-    starts = np.cumsum(taken) - taken
-    body = bytearray(int(taken.sum()))
+    count, header = len(sizes), form.header
+    starts, ends = _sample_ends(form, sizes)
+    body = bytearray(int(ends.max(initial=0)))
     at, length = form.content(sizes)
     for row in range(count):
-        data = random_contents(form.dataset, first + row, int(length[row]))
-        if isinstance(form, Dressed):
-            data = form.dress(data, 0)
+        data = _make_contents(form, first + row, int(length[row]))
         begin = int(starts[row] + at[row])
         body[begin : begin + len(data)] = data.tobytes()
     form.frame(np.arange(first, first + count), sizes, starts, memoryview(body))
@@ -64,22 +71,19 @@ def write_framed(form: Framed, path: Path, sizes: Ints, first: int = 0) -> None:
 def write_resolved(form: Resolved, path: Path, count: int, first: int = 0) -> None:
     """Write a file of a resolved format, in place or built, as a run does."""
     size = form.size
+    samples = np.zeros((count, size), np.uint8)
+    for row in range(count):
+        samples[row] = random_contents(form.dataset, first + row, size)
     if isinstance(form, Built):
-
-        def batches() -> Iterator[Bytes]:
-            most = max(1, form.batch)
-            for begin in range(0, count, most):
-                rows = range(begin, min(begin + most, count))
-                yield np.stack([random_contents(form.dataset, first + row, size) for row in rows])
-
-        form.build(path, count, batches(), EncodeTime())
+        most = max(1, form.batch)
+        form.build(path, count, (samples[at : at + most] for at in range(0, count, most)), EncodeTime())
         return
     assert isinstance(form, Preallocated), "a resolved format is one of the two kinds"
     form.lay_out(path, count)
     index = form.index(path)
     with path.open("r+b") as stream:
-        for row in range(count):
-            data, done = random_contents(form.dataset, first + row, size), 0
+        for row, data in enumerate(samples):
+            done = 0
             for offset, length in sample_ranges(index, row):
                 stream.seek(offset)
                 stream.write(data[done : done + length].tobytes())
@@ -89,55 +93,50 @@ def write_resolved(form: Resolved, path: Path, count: int, first: int = 0) -> No
 
 def sample_ranges(index: FileIndex, sample: int) -> list[tuple[int, int]]:
     """Return (offset, length) of each range of a sample (from 0 in its file): whole units of encoded columns."""
-    found = []
-    for column in index.columns:
-        if column.pieces > 1:
-            units = range(sample * column.pieces, (sample + 1) * column.pieces)
-            left = column.row_bytes or None
-            for unit in units:
-                length = int(column.length[unit])
-                if left is not None:
-                    length = min(length, left)
-                    left -= length
-                found.append((int(column.offset[unit]), length))
-            continue
-        if column.first is None:
-            unit, row = divmod(sample, column.samples)
-        else:
-            unit = int(np.searchsorted(column.first, sample, side="right")) - 1
-            row = sample - int(column.first[unit])
+    return [place for column in index.columns for place in _column_ranges(column, sample)]
+
+
+def _column_ranges(column: Column, sample: int) -> list[tuple[int, int]]:
+    first, row = _find_unit(column, sample)
+    places, left = [], column.row_bytes
+    for unit in range(first, first + column.pieces):
+        length = int(column.length[unit])
         if column.row_bytes:
-            found.append((int(column.offset[unit]) + row * column.row_bytes, column.row_bytes))
-        else:
-            found.append((int(column.offset[unit]), int(column.length[unit])))
-    return found
+            length = min(length, left)
+            left -= length
+        places.append((int(column.offset[unit]) + row * column.row_bytes, length))
+    return places
+
+
+def _find_unit(column: Column, sample: int) -> tuple[int, int]:
+    """Return the first unit that holds bytes of a sample, and the number of the sample in it."""
+    if column.pieces > 1:
+        return sample * column.pieces, 0
+    if column.first is None:
+        return divmod(sample, column.samples)
+    unit = int(np.searchsorted(column.first, sample, side="right")) - 1
+    return unit, sample - int(column.first[unit])
 
 
 def check_framed(form: Framed, sizes: Ints, path: Path) -> None:
     """Check that a file made as a run makes it has its samples, by its own index, where they were planned."""
     write_framed(form, path, sizes)
     index = form.index(path)
-    stride, align = form.stride(sizes), form.align
-    taken = -(-stride // align) * align
-    starts = form.header + np.cumsum(taken) - taken
+    starts = form.header + _sample_ends(form, sizes)[0]
     at, length = form.content(sizes)
     reading = form.length(sizes)
     assert index.samples == len(sizes)
     assert index.size == path.stat().st_size
     whole = path.read_bytes()
     for row in range(len(sizes)):
-        assert sample_ranges(index, row) == [(int(starts[row]), int(reading[row]))], (
-            f"sample {row} is where it was planned"
-        )
-        begin = int(starts[row] + at[row])
-        expected = random_contents(form.dataset, row, int(length[row]))
-        if isinstance(form, Dressed):
-            expected = form.dress(expected, 0)
-        assert whole[begin : begin + int(length[row])] == expected.tobytes(), f"contents of sample {row}"
-        stored = memoryview(whole)[int(starts[row]) : int(starts[row] + reading[row])]
-        decoded = form.decode(index.columns[0], stored)
+        start, read = int(starts[row]), int(reading[row])
+        assert sample_ranges(index, row) == [(start, read)], f"sample {row} is where it was planned"
+        begin = start + int(at[row])
+        expected = _make_contents(form, row, int(length[row])).tobytes()
+        assert whole[begin : begin + int(length[row])] == expected, f"contents of sample {row}"
+        decoded = form.decode(index.columns[0], memoryview(whole)[start : start + read])
         if decoded is not None:
-            assert decoded.tobytes() == expected.tobytes(), f"sample {row} decodes to its contents"
+            assert decoded.tobytes() == expected, f"sample {row} decodes to its contents"
 
 
 def check_resolved(form: Resolved, count: int, path: Path) -> None:
@@ -146,29 +145,21 @@ def check_resolved(form: Resolved, count: int, path: Path) -> None:
     index = form.index(path)
     assert index.samples == count
     assert index.size == path.stat().st_size
-    whole = path.read_bytes()
+    whole = memoryview(path.read_bytes())
     size = form.size
     for row in range(count):
         found = b""
-        for number, column in enumerate(index.columns):
-            if column.row_bytes:
-                one = FileIndex(index.samples, index.size, (column,))
-                found += b"".join(whole[offset : offset + length] for offset, length in sample_ranges(one, row))
-                continue
-            units = range(row * column.pieces, (row + 1) * column.pieces)
-            if column.pieces == 1:
-                units = range(row // column.samples, row // column.samples + 1)
-            decoded = b""
-            for unit in units:
-                offset, length = int(column.offset[unit]), int(column.length[unit])
-                part = form.decode(column, memoryview(whole)[offset : offset + length])
+        for column in index.columns:
+            data = b""
+            for offset, length in _column_ranges(column, row):
+                stored = whole[offset : offset + length]
+                part = np.frombuffer(stored, np.uint8) if column.row_bytes else form.decode(column, stored)
                 if part is None:
                     return  # no bytes to compare; other tests check the format's own reader
-                decoded += part.tobytes()
+                data += part.tobytes()
             each = size // len(index.columns)
-            begin = 0 if column.pieces > 1 else row % column.samples * each
-            found += decoded[begin : begin + each]
-            del number
+            begin = _find_unit(column, row)[1] * each
+            found += data if column.row_bytes else data[begin : begin + each]
         assert found == random_contents(form.dataset, row, size).tobytes(), f"sample {row} is what was written"
 
 

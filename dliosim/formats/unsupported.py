@@ -40,6 +40,12 @@ def refuse_unused(dataset: Dataset, form: str, taken: Collection[str] = ()) -> t
     return next(((name, _WHY[name].format(form)) for name in given if given[name] and name not in taken), None)
 
 
+def quote_names(names: Sequence[str]) -> str:
+    """Return the first names, for a sentence."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(f"`{name}`" for name in names[:_MOST_NAMED]) + more
+
+
 def cure_names(names: Sequence[str]) -> str:
     """Return the end of a message for files with several arrays: a line that names all; empty if none can."""
     plain = all(re.fullmatch(r"(?=.*\S)[\w ./:+-]{1,60}", name) for name in names) and 0 < len(names) <= _MOST_NAMED

@@ -197,7 +197,7 @@ def _memory_chunk(thread: int, steps: tuple[Filter, ...], elements: tuple[int, .
 
     It is kept: creating it takes 0.2 ms, more than decoding a chunk of 64 KiB.
     """
-    missing = [step.name for step in steps if not h5z.filter_avail(_filter_code(step.name))]
+    missing = [step.name for step in steps if not h5z.filter_avail(filter_code(step.name))]
     if missing:
         text = f"this HDF5 ({h5py.version.hdf5_version}) has no filter {', '.join(missing)}"
         raise ExecutionError(f"{text}: a package that brings it, and HDF5_PLUGIN_PATH, make it known", "R403")
@@ -219,12 +219,13 @@ def _memory_chunk(thread: int, steps: tuple[Filter, ...], elements: tuple[int, .
     create.set_chunk(extents)
     create.set_fill_time(h5d.FILL_TIME_NEVER)
     for step in steps:
-        create.set_filter(_filter_code(step.name), h5z.FLAG_OPTIONAL, step.parameters)
+        create.set_filter(filter_code(step.name), h5z.FLAG_OPTIONAL, step.parameters)
     caching = h5p.create(h5p.DATASET_ACCESS)
     caching.set_chunk_cache(1, 0, 1.0)  # no cache: every write encodes, every read decodes
     file = h5f.create(f"dliosim filters {next(_numbers)}".encode(), h5f.ACC_TRUNC, fapl=access)
     return h5d.create(file, b"chunk", kind, h5s.create_simple(extents), create, dapl=caching)
 
 
-def _filter_code(name: str) -> int:
+def filter_code(name: str) -> int:
+    """Return the number of a filter by its name here."""
     return _CODES[name] if name in _CODES else int(name.rpartition("#")[2])

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from itertools import count, islice
+from functools import cache, partial
+from itertools import count, islice, takewhile
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +32,7 @@ from dliosim.formats.hdf5.filters import (
 from dliosim.formats.hdf5.geometry import ChunkGrid, chunk_grid
 from dliosim.formats.header_scanner import FileLook, data_error, file_to_look_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter
-from dliosim.formats.unsupported import cure_names
+from dliosim.formats.unsupported import cure_names, quote_names
 
 _MOST_OBJECTS: Final = 100_000
 _MOST_SHOWN: Final = 8
@@ -52,13 +52,7 @@ def find_datasets(file: Any, path: Path, names: tuple[str, ...]) -> list[tuple[s
 def _find_record_names(root: Any) -> tuple[str, ...]:
     if _is_dataset(root, "records"):
         return ("records",)
-    found: list[str] = []
-    for part in count():
-        name = f"records_{part}"
-        if not _is_dataset(root, name):
-            return tuple(found)
-        found.append(name)
-    raise AssertionError("count ends")
+    return tuple(takewhile(partial(_is_dataset, root), (f"records_{part}" for part in count())))
 
 
 def _is_dataset(root: Any, name: str) -> bool:
@@ -113,10 +107,8 @@ def _find_longest(root: Any, path: Path) -> str:
     most = max(rows.values())
     best = sorted(name for name, count in rows.items() if count == most)
     if len(best) > 1:
-        shown = ", ".join(f"`{name}`" for name in best[:_MOST_SHOWN])
-        more = f" and {len(best) - _MOST_SHOWN} more" if len(best) > _MOST_SHOWN else ""
-        text = f"{path} has several data sets of {most} samples"
-        raise data_error(f"{text}, {shown}{more}: name those to read{cure_names(best)}")
+        text = f"{path} has several data sets of {most} samples, {quote_names(best)}"
+        raise data_error(f"{text}: name those to read{cure_names(best)}")
     return best[0]
 
 
@@ -293,8 +285,7 @@ def _contiguous_column(where: str, dset: Any, count: int, row_bytes: int, size: 
         raise data_error(f"{where} was never written: it has no place in the file")
     if dset.get_storage_size() < length or offset > size or length > size - offset:
         raise data_error(f"{where}: {length} bytes at {offset} are not all in the file of {size}")
-    place, long = np.array([offset], np.int64), np.array([length], np.int64)
-    return Column(count, 1, row_bytes, length, place, long)
+    return Column(count, 1, row_bytes, length, np.array([offset], np.int64), np.array([length], np.int64))
 
 
 def _chunk_column(where: str, dset: Any, create: Any, shape: tuple[int, ...], element_bytes: int, size: int) -> Column:
@@ -308,7 +299,8 @@ def _chunk_column(where: str, dset: Any, create: Any, shape: tuple[int, ...], el
         raise data_error(f"{text}; `h5repack -l` can cut it by samples")
     if found.unit_bytes > _LARGEST_CHUNK:
         raise data_error(f"{where} has chunks of {found.unit_bytes} bytes, more than 4 GiB")
-    steps = tuple(_filters(create))
+    described = map(create.get_filter, range(create.get_nfilters()))
+    steps = tuple(Filter(filter_name(code, text), tuple(map(int, values))) for code, _, values, text in described)
     numbers = _list_chunks(where, dset, found.units, len(shape))
     offset, length = numbers[:, 0], numbers[:, 1]
     places = _chunk_numbers(where, numbers[:, 3:], chunk, found)
@@ -371,12 +363,6 @@ def _chunk_numbers(
     if len(places) != len(np.unique(places)):
         raise data_error(f"{where} has two chunks for one place")
     return places
-
-
-def _filters(create: Any) -> Iterator[Filter]:
-    for place in range(create.get_nfilters()):
-        code, _, values, name = create.get_filter(place)
-        yield Filter(filter_name(code, name), tuple(int(value) for value in values))
 
 
 def _add_skip_mask(

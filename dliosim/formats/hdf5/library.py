@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from h5py import h5d, h5fd, h5p, h5s, h5t, h5z
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.hdf5.filters import encode
+from dliosim.formats.hdf5.filters import encode, filter_code
 from dliosim.formats.hdf5.geometry import RecordPart, chunk_shape, group_size, record_parts
 from dliosim.formats.hdf5.index import find_datasets
 from dliosim.formats.header_scanner import data_error, file_to_read
@@ -40,13 +39,9 @@ class _OpenPart:
 
     dset: Any  #: h5py.h5d.DatasetID
     kind: Any  #: type of its elements, h5py.h5t.TypeID
-    element_bytes: int  #: bytes of an element
     extents: tuple[int, ...]  #: shape of one sample in it, elements
     begin: int  #: offset of its bytes in a sample, bytes
-
-    @property
-    def row_bytes(self) -> int:
-        return prod(self.extents) * self.element_bytes
+    row_bytes: int  #: bytes of one sample in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +85,7 @@ class Hdf5Handle:
             stored.select_none()
             memory = h5s.create_simple((1,))
             memory.select_none()
-            part.dset.read(memory, stored, np.empty(part.element_bytes, np.uint8), part.kind, self.transfer)
+            part.dset.read(memory, stored, np.empty(part.kind.get_size(), np.uint8), part.kind, self.transfer)
             return
         stored.select_hyperslab((first, *[0] * len(part.extents)), (count, *part.extents))
         # The memory space has the shape of the selection: between spaces of different rank HDF5 copies one element at
@@ -127,11 +122,10 @@ def open_library(path: Path, dataset: Dataset, comm: object | None = None, colle
         raise data_error(f"{path} is no whole HDF5 file: {error}") from error
     try:
         return _build_handle(path, file, dataset.names, comm is not None and collective)
-    except ExecutionError:
-        file.close()
-        raise
     except Exception as error:  # h5py maps HDF5's errors to a dozen types
         file.close()
+        if isinstance(error, ExecutionError):
+            raise
         raise data_error(f"{path} is no whole HDF5 file: {error}") from error
 
 
@@ -144,10 +138,10 @@ def _build_handle(path: Path, file: Any, names: tuple[str, ...], collective: boo
     for _, dset in find_datasets(file, path, names):
         kind = dset.get_type()
         extents = tuple(int(extent) for extent in dset.shape)
-        part = _OpenPart(dset, kind, kind.get_size(), extents[1:], begin)
-        begin += part.row_bytes
+        row_bytes = prod(extents[1:]) * kind.get_size()
+        found.append(_OpenPart(dset, kind, extents[1:], begin, row_bytes))
+        begin += row_bytes
         samples.add(extents[0])
-        found.append(part)
     if len(samples) > 1:
         raise data_error(f"{path}: data sets have different numbers of samples: {sorted(samples)}")
     return Hdf5Handle(path, file, tuple(found), transfer, samples.pop(), begin)
@@ -166,7 +160,7 @@ def chunk_filters(compress: Compression | None) -> tuple[Filter, ...]:
 
 def lay_out(dataset: Dataset, path: Path, count: int) -> None:
     """Create a file in its full length, in which every sample has its place but is not written yet."""
-    with _create_file(path) as file:
+    with h5py.File(path, "w", libver=_VERSIONS) as file:
         for part in record_parts(dataset):
             _create_dataset(file, dataset, part, count)
 
@@ -189,7 +183,7 @@ def encode_group(dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
 def assemble(dataset: Dataset, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
     """Write a file of encoded groups, which come in order, by H5Dwrite_chunk, which encodes nothing itself."""
     rows = group_size(dataset, count)
-    with _create_file(path) as file:
+    with h5py.File(path, "w", libver=_VERSIONS) as file:
         made = [(part, *_create_dataset(file, dataset, part, count)) for part in record_parts(dataset)]
         for number, encoded in enumerate(groups):
             first = number * rows
@@ -229,7 +223,8 @@ def _cut_chunks(part: RecordPart, chunk: tuple[int, ...], data: Bytes) -> Iterat
     element_bytes = ELEMENTS[part.element]
     unit_bytes = prod(chunk) * element_bytes
     if chunk[1:] == part.extents:
-        yield _pad_chunk(data.reshape(-1), unit_bytes)
+        flat = data.reshape(-1)
+        yield flat if len(flat) == unit_bytes else np.pad(flat, (0, unit_bytes - len(flat)))
         return
     for sample in data.reshape(-1, *part.extents, element_bytes):
         for start in _chunk_starts(part, chunk):
@@ -246,20 +241,6 @@ def _chunk_starts(part: RecordPart, chunk: tuple[int, ...]) -> Iterator[tuple[in
         yield tuple(index * length for index, length in zip(place, lengths, strict=True))
 
 
-def _pad_chunk(data: Bytes, length: int) -> Bytes:
-    if len(data) == length:
-        return np.ascontiguousarray(data)
-    out = np.zeros(length, np.uint8)
-    out[: len(data)] = data
-    return out
-
-
-@contextmanager
-def _create_file(path: Path) -> Iterator[Any]:
-    with h5py.File(path, "w", libver=_VERSIONS) as file:
-        yield file
-
-
 def _create_dataset(file: Any, dataset: Dataset, part: RecordPart, count: int) -> tuple[Any, Any]:
     """Create the data set of a part; return it and its chunk shape. Without a filter its space is allocated at once."""
     chunk = chunk_shape(dataset, part, count)
@@ -270,12 +251,9 @@ def _create_dataset(file: Any, dataset: Dataset, part: RecordPart, count: int) -
         create.set_chunk(chunk)
     if dataset.compress is None:
         create.set_alloc_time(h5d.ALLOC_TIME_EARLY)
-    elif chunk is None:
-        pass  # a file of no samples: nothing to filter
-    elif dataset.compress.codec == "gzip":
-        create.set_deflate(dataset.compress.level)
-    else:
-        create.set_filter(h5z.FILTER_LZF, h5z.FLAG_OPTIONAL, ())
+    elif chunk is not None:  # a file of no samples has nothing to filter
+        for step in chunk_filters(dataset.compress):
+            create.set_filter(filter_code(step.name), h5z.FLAG_OPTIONAL, step.parameters)
     space = h5s.create_simple((count, *part.extents))
     kind = h5t.py_create(np.dtype(part.element).newbyteorder("<"))
     return h5d.create(file.id, part.name.encode(), kind, space, create), chunk

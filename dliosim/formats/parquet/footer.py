@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from dliosim.formats.header_scanner import data_error, file_to_look_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter, Ints
+from dliosim.formats.unsupported import quote_names
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
@@ -67,12 +68,6 @@ class Footer:
                 raise data_error(f"{path} has no column `{name}`; it has {quote_names(self.leaves)}")
             found.update(below)
         return sorted(found) if names else list(range(len(self.leaves)))
-
-
-def quote_names(names: tuple[str, ...]) -> str:
-    """Return the first names, for a sentence."""
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return ", ".join(f"`{name}`" for name in names[:8]) + more
 
 
 def read_footer(path: Path) -> Footer:
@@ -282,13 +277,5 @@ def _column(path: Path, footer: Footer, leaf: int) -> Column:
             raise data_error(text + problem.format(decoded[unit]))
     even = len(rows) < 2 or ((rows[:-1] == rows[0]).all() and rows[-1] <= rows[0])
     codec = footer.codec[leaf]
-    return Column(
-        int(rows.max(initial=1)),
-        1,
-        ENCODED,
-        int(decoded.max(initial=0)),
-        begin,
-        length,
-        (Filter(codec),) if codec else (),
-        None if even else np.cumsum(rows) - rows,
-    )
+    filters, first = (Filter(codec),) if codec else (), None if even else np.cumsum(rows) - rows
+    return Column(int(rows.max(initial=1)), 1, ENCODED, int(decoded.max(initial=0)), begin, length, filters, first)

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import data_error
-from dliosim.formats.parquet.footer import MAGIC, MOST_DECODED, footer_index, quote_names, read_footer
+from dliosim.formats.parquet.footer import MAGIC, MOST_DECODED, footer_index, read_footer
 from dliosim.formats.protocols import (
     ENCODED,
     FREED_LATE,
@@ -46,7 +46,7 @@ from dliosim.formats.protocols import (
     LibraryReadable,
     regroup_rows,
 )
-from dliosim.formats.unsupported import refuse_excess_units, refuse_sizes
+from dliosim.formats.unsupported import quote_names, refuse_excess_units, refuse_sizes
 from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset
 
@@ -106,10 +106,13 @@ class Parquet(Built, LibraryReadable):
 
     def index(self, path: Path) -> FileIndex:
         """Return the column chunks of the chosen leaves; reads only the footer. ExecutionError [R401]."""
-        index = footer_index(path, read_footer(path), self.dataset)
         if not self.dataset.source or self.needs() is not None:
-            return index
-        return replace(index, sample_bytes=sample_bytes(path, self.dataset))
+            return footer_index(path, read_footer(path), self.dataset)
+        with ParquetHandle(path, self.dataset) as handle:
+            try:
+                return replace(handle.index, sample_bytes=sum(handle.row_widths()))
+            except ExecutionError:  # sizes differ
+                return handle.index
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Return None: a column chunk alone cannot be decoded, see `ParquetHandle`."""
@@ -170,10 +173,10 @@ class Parquet(Built, LibraryReadable):
         ends = np.cumsum(length.T).reshape(len(rows), dataset.parts).T  # one column chunk after the other
         begin = len(MAGIC) + ends - length
         filters = () if dataset.compress is None else (Filter(dataset.compress.codec),)
-        chosen = [part for part, name in enumerate(_column_names(dataset)) if name in (dataset.names or (name,))]
         columns = tuple(
             Column(most, 1, ENCODED, int(plain[part].max(initial=0)), begin[part], length[part], filters)
-            for part in chosen
+            for part, name in enumerate(_column_names(dataset))
+            if name in (dataset.names or (name,))
         )
         touched = _FOOTER + len(rows) * dataset.parts * _FOOTER_CHUNK
         return FileIndex(count, len(MAGIC) + int(length.sum()) + touched, columns, touched)
@@ -322,12 +325,11 @@ class ParquetHandle:
 
     def row_widths(self) -> list[int]:
         """Return the bytes of a row in each column. ExecutionError [R401] for a column without a fixed width."""
-        return [_row_bytes(self._path, field) for field in self._fields()]
-
-    def _fields(self) -> list[pa.Field]:
-        schema = self._file.schema_arrow
-        tops = None if self._names is None else {name.split(".")[0] for name in self._names}
-        return [field for field in schema if tops is None or field.name in tops or field.name in (self._names or ())]
+        fields = self._file.schema_arrow
+        if self._names is not None:
+            chosen = {*self._names, *(name.split(".")[0] for name in self._names)}
+            fields = [field for field in fields if field.name in chosen]
+        return [_row_bytes(self._path, field) for field in fields]
 
     def _copy_rows(self, group: int, begin: int, end: int, widths: list[int], out: Bytes) -> None:
         """Copy rows [begin, end) of a group to `out`, (end - begin, bytes of a row)."""
@@ -345,15 +347,6 @@ class ParquetHandle:
                 if at >= end:
                     return
         raise data_error(f"{self._path}: row group {group} ends after {at} of {end} rows")
-
-
-def sample_bytes(path: Path, dataset: Dataset) -> int:
-    """Return the bytes that `ParquetHandle.read` gives for each sample; 0 if they differ. Errors as there."""
-    with ParquetHandle(path, dataset) as handle:
-        try:
-            return sum(handle.row_widths())
-        except ExecutionError:
-            return 0
 
 
 @contextmanager
