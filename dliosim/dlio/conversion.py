@@ -173,9 +173,9 @@ def setting(keyword: str, phrase: str, comment: str = "") -> Line:
     return Line(f"{keyword:<11} {phrase}", comment)
 
 
-def block(head: str, lines: Iterable[Statement | None]) -> Block:
-    """Return a block of the lines that are there."""
-    return Block(head, tuple(line for line in lines if line is not None))
+def block(head: str, lines: Iterable[Statement]) -> Block:
+    """Return a block of these lines."""
+    return Block(head, tuple(lines))
 
 
 def write_lines(statements: Sequence[Statement], indent: str = "") -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from dliosim.dlio.config import Config, read_config
-from dliosim.dlio.conversion import MUCH, Conversion, Line, Statement, write_lines
+from dliosim.dlio.conversion import MUCH, Conversion, Line, Statement, block, write_lines
 from dliosim.dlio.known_keys import (
     IMPORTED,
     PLUGINS,
@@ -19,7 +19,7 @@ from dliosim.dlio.known_keys import (
     guess_version,
     suggest_key,
 )
-from dliosim.dlio.loops import train_block
+from dliosim.dlio.loops import loop_lines
 from dliosim.dlio.samples import (
     EVALUATION,
     SYNTHETIC,
@@ -194,7 +194,7 @@ def _statements(task: Conversion) -> Iterator[Statement]:
     if trains:
         if not is_unread:
             yield Line("drop caches", "so that epoch 1 reads from storage; next to DLIO it is done by hand")
-        yield train_block(task, every)
+        yield block("train", loop_lines(task, every))
         if config.has("train.computation_time") and not is_unread:
             goal = config.number("metric.au", default=0.9)
             if not 0 < goal <= 1:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Final
 
-from dliosim.dlio.conversion import Block, Conversion, Line, Statement, block, epochs_phrase, setting, time_phrase
+from dliosim.dlio.conversion import Conversion, Line, Statement, block, epochs_phrase, setting, time_phrase
 from dliosim.dlio.samples import (
     EVALUATION,
     FORMATS,
@@ -38,12 +38,8 @@ _SHUFFLES: Final = ("seed", "random", "off")
 _TENSORFLOW_READ: Final = 262_144
 
 
-def train_block(task: Conversion, saves: str) -> Block:
-    """Return the loop; `saves` is what follows `checkpoint state` in it, empty for no checkpoint."""
-    return block("train", _loop_lines(task, saves))
-
-
-def _loop_lines(task: Conversion, saves: str) -> Iterator[Statement]:
+def loop_lines(task: Conversion, saves: str) -> Iterator[Statement]:
+    """Yield what the loop has; `saves` is what follows `checkpoint state` in it, empty for no checkpoint."""
     config = task.config
     if format_of(task) != SYNTHETIC:
         yield setting("read", TRAINING.name)
@@ -121,7 +117,8 @@ def _reader_lines(task: Conversion, part: Part) -> Iterator[Line]:
     readers = config.integer("reader.read_threads", default=1)
     ahead = config.integer("reader.prefetch_size", default=2)
     is_streamed = streams(task)
-    yield setting("readers", _reader_phrase(loader, readers, is_streamed), config.quote("reader.read_threads"))
+    shares = f"by batch{'' if is_streamed or 'dali' in loader else ' in turn'}"
+    yield setting("readers", f"{readers} {shares}" if readers else "0", config.quote("reader.read_threads"))
     if readers:
         batches = ahead if is_streamed else readers * (ceil(ahead / readers) or 2)
         yield setting("prefetch", f"{max(batches, 1)} batches", config.quote("reader.prefetch_size"))
@@ -151,12 +148,6 @@ def _loader(task: Conversion) -> str:
     if refused:
         task.approximations.append(f"{refused}: DLIO ends with an error; here the loader counts")
     return loader
-
-
-def _reader_phrase(loader: str, readers: int, is_streamed: bool) -> str:
-    if not readers:
-        return "0"
-    return f"{readers} by batch{'' if is_streamed or 'dali' in loader else ' in turn'}"
 
 
 def _open_lines(task: Conversion, part: Part, is_streamed: bool) -> Iterator[Line]:

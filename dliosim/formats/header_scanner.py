@@ -37,6 +37,19 @@ def data_error(text: str) -> ExecutionError:
 
 
 @contextmanager
+def report_damage(text: str) -> Iterator[None]:
+    """Raise a library's errors about data as `data_error`, after `text`; errors of failed calls stay as they are."""
+    try:
+        yield
+    except ExecutionError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise data_error(f"{text}: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
 def file_to_read(path: Path) -> Iterator[FileIO]:
     """Open a file for reading, without a buffer, for the length of a block. Follows links; does not wait for a pipe.
 

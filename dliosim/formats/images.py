@@ -86,11 +86,13 @@ class _ImageFormat(Framed):
         for setting, given, why in unused:
             if given:
                 return setting, why
-        if not dataset.source and smallest_size(dataset.size) < SMALLEST:
+        if dataset.source:
+            return None
+        least, largest = smallest_size(dataset.size), int(MOST_PIXELS * self.density)
+        if least < SMALLEST:
             of_a_draw = "" if dataset.size.is_constant else ", and of some here less: use `clipped to` with a low limit"
             return "size", f"the smallest {self.plugin} file has {SMALLEST} bytes{of_a_draw}"
-        largest = int(MOST_PIXELS * self.density)
-        if not dataset.source and smallest_size(dataset.size) > largest:
+        if least > largest:
             return "size", f"{self.plugin} files above {largest} bytes would be padding mostly, by the limit of pixels"
         return None
 

@@ -170,10 +170,6 @@ class Format(ABC):
         """
         return 0
 
-    def dressing(self) -> Callable[[Bytes, Ints | int], Bytes] | None:
-        """Return the function that makes contents of random bytes (`Dressed.dress`); None if they may be any."""
-        return None
-
     def library_reader(self) -> LibraryReadable | None:
         """Return what reads single samples by the format's library (`LibraryReadable`); None if nothing does."""
         return None
@@ -265,10 +261,6 @@ class Dressed(Framed):
 
         A function of (byte, place, size) alone, so that any part of a sample can be made and checked without the rest.
         """
-
-    def dressing(self) -> Callable[[Bytes, Ints | int], Bytes]:
-        """Return `dress`."""
-        return self.dress
 
 
 @dataclass(slots=True)

@@ -34,7 +34,6 @@ LARGEST_EXTENSION: Final = 1 << 20
 _OCTAL_END: Final = 8**11
 
 _BELOW_128: Final = bytes(range(128))
-_TYPE: Final = slice(156, 157)
 _REGULAR: Final = b"\0", b"0", b"7"
 _NO_DATA: Final = b"1", b"2", b"3", b"4", b"5", b"6"
 
@@ -45,13 +44,11 @@ _FIELDS: Final = {100: b"0000644\0", 108: b"0000000\0", 116: b"0000000\0", 136: 
 
 @dataclass(frozen=True, slots=True)
 class TarMember:
-    """One member of an archive. All numbers are bytes from the begin of the archive, except `size`."""
+    """One member of an archive. Numbers are bytes from the begin of the archive."""
 
     name: str  #: path in the archive
     regular: bool  #: True for a regular file
     begin: int  #: begin of its first header, extended headers included
-    data: int  #: begin of its data
-    size: int  #: bytes of its data
     end: int  #: begin of the next member
 
 
@@ -99,7 +96,7 @@ def parse_members(take: Callable[[int, int], memoryview], size: int, archive: st
                 raise data_error(f"{archive}: the extended header at {begin} belongs to no member")
             return
         _check_header(head, archive, offset)
-        kind = head[_TYPE]
+        kind = head[156:157]
         of_header = _parse_number(head[124:136], archive, offset)
         data = offset + UNIT
         taken = 0 if kind in _NO_DATA else of_header if length < 0 or kind in b"xgLK" else length
@@ -124,7 +121,7 @@ def parse_members(take: Callable[[int, int], memoryview], size: int, archive: st
             raise data_error(f"{archive}: the member at {offset} is a sparse file, which cannot be read")
         called = name or _parse_name(head)
         regular = kind in _REGULAR and not (kind == b"\0" and called.endswith("/"))
-        yield TarMember(called, regular, begin, data, taken, end)
+        yield TarMember(called, regular, begin, end)
         name, length, extended = "", -1, False
         offset = begin = end
     if whole or extended:

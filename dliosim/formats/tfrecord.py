@@ -73,15 +73,11 @@ def feature_bytes(example: memoryview, names: tuple[str, ...]) -> list[memoryvie
     found: dict[bytes, memoryview] = {}
     for features in _submessages(example, 1):
         for entry in _submessages(features, 1):
-            key, value = b"", None
-            for number, kind, field in _fields(entry):
-                if (number, kind) == (1, _BYTES):
-                    key = bytes(field)
-                elif (number, kind) == (2, _BYTES):
-                    value = field
-            data = None if value is None else _first_list_value(value)
+            parts = {number: field for number, kind, field in _fields(entry) if kind == _BYTES}
+            lists = _submessages(parts.get(2, example[:0]), 1)  # bytes_list of the Feature
+            data = next((value for values in lists for value in _submessages(values, 1)), None)
             if data is not None:
-                found[key] = data
+                found[bytes(parts.get(1, b""))] = data
     if not names:
         return [next(iter(found.values()))] if found else None
     missing = next((name for name in names if name.encode() not in found), None)
@@ -89,14 +85,6 @@ def feature_bytes(example: memoryview, names: tuple[str, ...]) -> list[memoryvie
         have = ", ".join(f"`{key.decode(errors='replace')}`" for key in list(found)[:8]) or "none"
         raise data_error(f"a tfrecord has no feature `{missing}` of bytes; of bytes it has {have}")
     return [found[name.encode()] for name in names]
-
-
-def _first_list_value(feature: memoryview) -> memoryview | None:
-    """Return the first value of a Feature's bytes_list."""
-    for values in _submessages(feature, 1):
-        for value in _submessages(values, 1):
-            return value
-    return None
 
 
 def _submessages(message: memoryview, wanted: int) -> Iterator[memoryview]:
@@ -329,19 +317,15 @@ def _prefixes(samples: Ints, sizes: Ints, width: int) -> Bytes:
     rows[:, :8] = data.astype("<u8").view(np.uint8).reshape(-1, 8)
     # Each of the four lengths grows with the size. So prefixes of equal length in all have equal lengths in each part.
     parts = (
-        _constant_bytes(b"\x0a"), encode_varints(features), _constant_bytes(_LABEL), _labels(samples),
-        _constant_bytes(b"\x0a"), encode_varints(entry), _constant_bytes(_KEY + b"\x12"), encode_varints(feature),
-        _constant_bytes(b"\x0a"), encode_varints(of_list), _constant_bytes(b"\x0a"), encode_varints(sizes),
+        b"\x0a", encode_varints(features), _LABEL, _labels(samples), b"\x0a", encode_varints(entry), _KEY + b"\x12",
+        encode_varints(feature), b"\x0a", encode_varints(of_list), b"\x0a", encode_varints(sizes),
     )  # fmt: skip
     at = _HEAD
     for part in parts:
-        rows[:, at : at + part.shape[1]] = part
-        at += part.shape[1]
+        block = np.frombuffer(part, np.uint8)[None, :] if isinstance(part, bytes) else part
+        rows[:, at : at + block.shape[1]] = block
+        at += block.shape[1]
     return rows
-
-
-def _constant_bytes(part: bytes) -> Bytes:
-    return np.frombuffer(part, np.uint8)[None, :]
 
 
 def _read_sidecar(path: Path, size: int) -> tuple[tuple[Ints, Ints] | None, int]:

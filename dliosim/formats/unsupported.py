@@ -12,14 +12,15 @@ from dliosim.model import LARGEST_SAMPLE, Dataset, Distribution
 #: Names that a message has at most.
 _MOST_NAMED: Final = 8
 
-_WHY: Final = {
-    "header": "files of format {} begin as the format says; only raw files have a header of any size",
-    "align": "the format {} decides where samples begin; only those of raw files can be aligned",
-    "shape": "samples of format {} have no shape",
-    "chunk": "files of format {} have no chunks",
-    "compress": "files of format {} are written without compression",
-    "parts": "files of format {} hold one array and no more, so a record cannot have several data sets",
-    "names": "there is nothing in files of format {} that has a name",
+#: Settings that not every format uses: what they are without being given, and why a format does not use them.
+_SETTINGS: Final = {
+    "header": (0, "files of format {} begin as the format says; only raw files have a header of any size"),
+    "align": (1, "the format {} decides where samples begin; only those of raw files can be aligned"),
+    "shape": (None, "samples of format {} have no shape"),
+    "chunk": (None, "files of format {} have no chunks"),
+    "compress": (None, "files of format {} are written without compression"),
+    "parts": (1, "files of format {} hold one array and no more, so a record cannot have several data sets"),
+    "names": ((), "there is nothing in files of format {} that has a name"),
 }
 
 
@@ -28,16 +29,10 @@ def refuse_unused(dataset: Dataset, form: str, taken: Collection[str] = ()) -> t
 
     `form` is the format's name, `taken` names those of the settings above that the format does use.
     """
-    given = {
-        "header": dataset.header != 0,
-        "align": dataset.align != 1,
-        "shape": dataset.shape is not None,
-        "chunk": dataset.chunk is not None,
-        "compress": dataset.compress is not None,
-        "parts": dataset.parts != 1,
-        "names": dataset.names != (),
-    }
-    return next(((name, _WHY[name].format(form)) for name in given if given[name] and name not in taken), None)
+    for name, (absent, why) in _SETTINGS.items():
+        if name not in taken and getattr(dataset, name) != absent:
+            return name, why.format(form)
+    return None
 
 
 def quote_names(names: Sequence[str]) -> str:

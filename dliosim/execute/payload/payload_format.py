@@ -23,7 +23,7 @@ from dliosim.execute.payload.sample_bytes import (
     first_mismatch,
     pool_bytes,
 )
-from dliosim.formats.protocols import Format
+from dliosim.formats.protocols import Dressed, Format
 from dliosim.model import Checkpoint, Part
 from dliosim.model.counter_rng import key
 from dliosim.plan.checkpoints.layout import Segment
@@ -43,8 +43,8 @@ _DRESSED = 1 << 20  # bytes that are made into contents together
 def dress_function(form: Format) -> Dress | None:
     """Return the function that makes a data set's contents from random bytes; None if they are only random."""
     random = round(PERIOD / form.dataset.compressible)
-    dress = form.dressing()
-    if dress is not None:
+    if isinstance(form, Dressed):
+        dress = form.dress
         return lambda data, place: dress(_thin_bytes(data, place, random), place)
     return None if random >= PERIOD else lambda data, place: _thin_bytes(data, place, random)
 

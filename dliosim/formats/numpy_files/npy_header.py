@@ -13,10 +13,9 @@ from functools import cached_property, lru_cache
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import data_error, file_to_look_at
+from dliosim.formats.header_scanner import data_error, file_to_look_at, report_damage
 from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Filter, Framed, LibraryReadable
 from dliosim.formats.unsupported import refuse_sizes, refuse_unused
 from dliosim.lazy_numpy import np
@@ -157,27 +156,31 @@ def parse_array_header(read: Callable[[int], bytes], where: str) -> Array:
     return array
 
 
-def sample_rows(array: Array, dataset: Dataset, where: str) -> SampleRows:
+def sample_rows(array: Array, dataset: Dataset, where: str, first: SampleRows | None = None) -> SampleRows:
     """Return the samples of an array: 1 if it has a sample's shape, k if (k, *shape), 1 if no shape is known.
+
+    An array next to `first` has as many, if that counts its samples.
 
     The rows of an array of dliosim are its samples where a size is drawn for each file.
 
     Raises ExecutionError [R401] for an array of another shape, and if the bytes of a sample are not contiguous.
     """
+    if first is not None and first.counted:
+        return _split_rows(array, first.samples, where)
     shape = shape_of_samples(dataset)
     if shape is None:
         is_alone = bool(dataset.source) or dataset.layout.kind == "file per sample" or not array.shape
-        return _single_row(array, where) if is_alone else split_rows(array, array.shape[0], where)
+        return _single_row(array, where) if is_alone else _split_rows(array, array.shape[0], where)
     plain = array.dtype.newbyteorder("=") == np.dtype(shape.element)
     if plain and array.shape == shape.extents:
         return _single_row(array, where)
     if not plain or array.shape[1:] != shape.extents or not array.shape:
         wanted = f"{shape.element} of shape {shape.extents}"
         raise data_error(f"{where} holds {array}: neither a sample, {wanted}, nor several of them")
-    return split_rows(array, array.shape[0], where)
+    return _split_rows(array, array.shape[0], where)
 
 
-def split_rows(array: Array, samples: int, where: str) -> SampleRows:
+def _split_rows(array: Array, samples: int, where: str) -> SampleRows:
     """Return the samples of an array whose first axis must count `samples`.
 
     Raises ExecutionError [R401] if it does not, and if the bytes of a sample are not contiguous.
@@ -213,8 +216,6 @@ def array_column(rows: SampleRows, offset: int, encoded: int | None = None, filt
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-T = TypeVar("T")
-
 MEMBER: Final = "x"
 """Name of the array of an archive where the data set has no `names`."""
 
@@ -232,12 +233,15 @@ class ArrayFile:
         self._dataset = dataset
         self._samples = 0
         self._rows: list[Bytes] | None = None
-        self._loaded: Any = self._wrap_errors(lambda: np.load(path, allow_pickle=False))
+        # numpy's parser may raise nearly anything for hostile headers, also MemoryError
+        with report_damage(f"numpy cannot read {path}"):
+            self._loaded: Any = np.load(path, allow_pickle=False)
 
     def read(self, first: int, count: int, into: memoryview) -> int:
         """Copy `count` samples from `first` to the front of `into`; return the bytes. ExecutionError [R401]."""
         if self._rows is None:
-            self._rows = self._wrap_errors(lambda: self._view_rows(self._load_arrays()))
+            with report_damage(f"numpy cannot read {self._path}"):
+                self._rows = self._view_rows(self._load_arrays())
         rows = [array[first : first + count] for array in self._rows]
         each: int = sum(array.shape[1] for array in rows)
         if first < 0 or first + count > self._samples or count * each > len(into):
@@ -265,24 +269,13 @@ class ArrayFile:
     def _view_rows(self, arrays: dict[str, NDArray[Any]]) -> list[Bytes]:
         """Return the bytes of each array, (samples, bytes of a sample); the first array gives the number of samples."""
         found: list[Bytes] = []
-        counted = False
+        rows: SampleRows | None = None
         for where, data in arrays.items():
             array = Array(0, data.shape, data.dtype, data.flags.f_contiguous and not data.flags.c_contiguous)
-            if found and counted:
-                split_rows(array, self._samples, where)
-            else:
-                rows = sample_rows(array, self._dataset, where)
-                self._samples, counted = rows.samples, rows.counted
+            rows = sample_rows(array, self._dataset, where, rows)
+            self._samples = rows.samples
             found.append(np.ascontiguousarray(data).view(np.uint8).reshape(self._samples, -1))
         return found
-
-    def _wrap_errors(self, action: Callable[[], T]) -> T:
-        try:
-            return action()
-        except (OSError, ExecutionError):
-            raise
-        except Exception as error:  # numpy's parser may raise nearly anything for hostile headers, also MemoryError
-            raise data_error(f"numpy cannot read {self._path}: {type(error).__name__}: {error}") from error
 
 
 class Npy(LibraryReadable, Framed):

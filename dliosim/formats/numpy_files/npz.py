@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,6 @@ from dliosim.formats.numpy_files.npy_header import (
     parse_array_header,
     refuse_arrays,
     sample_rows,
-    split_rows,
 )
 from dliosim.formats.numpy_files.zip_headers import (
     DEFLATED,
@@ -99,16 +98,12 @@ class Npz(LibraryReadable):
             for member in _select_members(directory, self.dataset.names, path):
                 where = f"`{member.name[:60]}` in {path}"
                 offset = data_offset(look, member, directory, path)
-                array = parse_array_header(_prefix_reader(look, member, offset, where), where)
+                array = parse_array_header(partial(_read_beginning, look, member, offset, where), where)
                 if array.header + array.size != member.size:
                     text = f"{where} has {member.size} bytes, and by its header, {array}, {array.header + array.size}"
                     raise data_error(text)
-                if first is None:
-                    rows = first = sample_rows(array, self.dataset, where)
-                elif first.counted:
-                    rows = split_rows(array, first.samples, where)
-                else:
-                    rows = sample_rows(array, self.dataset, where)
+                rows = sample_rows(array, self.dataset, where, first)
+                first = first or rows
                 columns.append(_column(member, array, rows, offset))
                 sample_bytes += rows.size
                 touched += offset - member.offset + array.header
@@ -250,8 +245,8 @@ def _select_members(directory: Directory, names: tuple[str, ...], path: Path) ->
     return tuple(arrays[name] for name in names)
 
 
-def _prefix_reader(look: FileLook, member: ZipMember, offset: int, where: str) -> Callable[[int], bytes]:
-    """Return a function for the first n bytes of a member, inflated if it is deflated.
+def _read_beginning(look: FileLook, member: ZipMember, offset: int, where: str, most: int) -> bytes:
+    """Return the first `most` bytes of a member, inflated if it is deflated.
 
     ExecutionError [R401] for a member that cannot be read.
     """
@@ -263,18 +258,13 @@ def _prefix_reader(look: FileLook, member: ZipMember, offset: int, where: str) -
         raise data_error(f"{where} is stored as it is, but {member.size} bytes in {member.stored}")
     if member.size > (member.stored + 1) * _LARGEST_RATIO:
         raise data_error(f"{where} has {member.stored} bytes, which cannot inflate to {member.size}")
-
-    def read_stored(most: int) -> bytes:
+    if member.method == STORED:
         return look.read(min(most, member.size), offset)
-
-    def read_inflated(most: int) -> bytes:
-        data = look.read(min(2 * most + 1024, member.stored), offset)
-        try:
-            return zlib.decompressobj(_RAW_DEFLATE).decompress(data, most)
-        except zlib.error as error:
-            raise data_error(f"{where} is damaged: {error}") from error
-
-    return read_stored if member.method == STORED else read_inflated
+    data = look.read(min(2 * most + 1024, member.stored), offset)
+    try:
+        return zlib.decompressobj(_RAW_DEFLATE).decompress(data, most)
+    except zlib.error as error:
+        raise data_error(f"{where} is damaged: {error}") from error
 
 
 def _column(member: ZipMember, array: Array, rows: SampleRows, offset: int) -> Column:

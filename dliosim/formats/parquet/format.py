@@ -20,7 +20,6 @@ runs on the calling thread alone, so that its CPU time is counted as the rank's 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import accumulate
@@ -30,7 +29,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import data_error
+from dliosim.formats.header_scanner import data_error, report_damage
 from dliosim.formats.parquet.footer import MAGIC, MOST_DECODED, footer_index, read_footer
 from dliosim.formats.protocols import (
     ENCODED,
@@ -127,6 +126,7 @@ class Parquet(Built, LibraryReadable):
         from pyarrow import parquet
 
         schema, compress = table_schema(self.dataset), self.dataset.compress
+        widest = max(_split_list(kind)[0].bit_width // 8 for kind in schema.types)
         with path.open("wb") as file:
             sink, begin = _Sink(file), perf_counter_ns()
             with parquet.ParquetWriter(
@@ -136,7 +136,7 @@ class Parquet(Built, LibraryReadable):
                 compression_level=None if compress is None else compress.level or None,
                 use_dictionary=False,
                 write_statistics=False,
-                write_batch_size=max(1, min(_VALUES, _PAGE // max(map(_value_bytes, schema.types)))),
+                write_batch_size=max(1, min(_VALUES, _PAGE // widest)),
             ) as writer:
                 spent = perf_counter_ns() - begin
                 for rows in regroup_rows(batches, self.batch):
@@ -246,12 +246,11 @@ def _level_bytes(kind: tuple[str, int], rows: Ints) -> Ints:
     return rows * min(32, count) // 8
 
 
-def _value_bytes(kind: pa.DataType) -> int:
-    """Return the bytes of one value of a leaf."""
+def _split_list(kind: pa.DataType) -> tuple[pa.DataType, int]:
+    """Return the type of one value of a leaf, and the values of a row."""
     import pyarrow as pa
 
-    width: int = (kind.value_type if pa.types.is_fixed_size_list(kind) else kind).bit_width // 8
-    return width
+    return (kind.value_type, kind.list_size) if pa.types.is_fixed_size_list(kind) else (kind, 1)
 
 
 def _arrow_table(schema: pa.Schema, widths: Sequence[int], rows: Bytes) -> pa.Table:
@@ -287,7 +286,7 @@ class ParquetHandle:
         self.rows: Ints = self._footer.rows
         leaves = self._footer.select_leaves(path, dataset.names)
         self._names = [self._footer.leaves[leaf] for leaf in leaves] if dataset.names else None  # in the file's order
-        with _report_damage(str(path)):
+        with report_damage(f"{path} cannot be decoded"):
             self._file = parquet.ParquetFile(path)
 
     def __enter__(self) -> ParquetHandle:
@@ -335,7 +334,7 @@ class ParquetHandle:
         """Copy rows [begin, end) of a group to `out`, (end - begin, bytes of a row)."""
         at_once = max(1, _BATCH // max(1, sum(widths)))
         at = 0  # first row of the next batch in the group
-        with _report_damage(f"{self._path}: row group {group}"):
+        with report_damage(f"{self._path}: row group {group} cannot be decoded"):
             for batch in self._file.iter_batches(at_once, [group], self._names, use_threads=False):
                 rows = batch[max(0, begin - at) : end - at]
                 if len(rows):
@@ -349,26 +348,11 @@ class ParquetHandle:
         raise data_error(f"{self._path}: row group {group} ends after {at} of {end} rows")
 
 
-@contextmanager
-def _report_damage(place: str) -> Iterator[None]:
-    """Raise pyarrow's errors about data as ExecutionError [R401]; errors of failed calls stay as they are."""
-    try:
-        yield
-    except ExecutionError:
-        raise
-    except (OSError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError, NotImplementedError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise data_error(f"{place} cannot be decoded: {type(error).__name__}: {error}") from error
-
-
 def _row_bytes(path: Path, field: pa.Field) -> int:
     """Return the bytes of a row in a column."""
     import pyarrow as pa
 
-    kind, count = field.type, 1
-    if pa.types.is_fixed_size_list(kind):
-        kind, count = kind.value_type, kind.list_size
+    kind, count = _split_list(field.type)
     if not (pa.types.is_fixed_size_binary(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise data_error(f"{path}: rows of column `{field.name}` ({field.type}) have no fixed width")
     return int(kind.bit_width) // 8 * count
