@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from dliosim.commands.command_line.options import read_storage
 from dliosim.commands.command_line.pattern_files import find_pattern
 from dliosim.commands.job.terminal import print_text, user_terminal
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, UsageError
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Loop, Workload
 from dliosim.model.expectation import GOAL, goals_of
@@ -46,6 +46,8 @@ def predict_command(parsed: SimpleNamespace) -> int:
             return workload.job, predict_loop(workload, loop, phase, storage)
 
     workload, loop = compile_for(parsed.ranks[0] if parsed.ranks else 1)
+    if not parsed.ranks and loop.compute.time.nonnegative_mean() == 0 and loop.preprocess is None:
+        raise UsageError(f"{loop.name} has no compute, so no ranks are enough for it{HELP}give --ranks, for its rate")
     goal = parsed.until or goals_of(workload.expectations).get(loop.name, GOAL)
     if parsed.ranks:
         predicted = [predict(ranks) for ranks in parsed.ranks]
@@ -57,7 +59,9 @@ def predict_command(parsed: SimpleNamespace) -> int:
         content = {"schema_version": _VERSION, "name": workload.name, "storage": storage.name}
         text = json.dumps(content | {"predicted": list(prediction_content(predicted, goal))}) + "\n"
     else:
-        text = f"{prediction_lines(workload.name, shown, goal, storage, is_most=not parsed.ranks)}\n"
+        bound = "" if parsed.ranks else "at least" if shown[0].ranks == MOST_RANKS else "at most"
+        others = [one.name for one in _loops_that_read(workload) if one.name != loop.name and not parsed.loop]
+        text = f"{prediction_lines(workload.name, shown, goal, storage, bound, others)}\n"
         if len(predicted) > 1:
             text += f"\n{prediction_table(predicted, goal)}\n"
     print_text(text)
@@ -83,10 +87,15 @@ def find_most_ranks(predict: Callable[[int], tuple[Job, Prediction]], goal: floa
 
 def _choose_loop(workload: Workload, name: str | None) -> Loop:
     """Return the loop of a name, or the first that reads; UsageError if there is none."""
-    loops = [loop for loop in loops_of(workload.verbs) if loop.dataset]
+    loops = _loops_that_read(workload)
     found = next((loop for loop in loops if name in (None, loop.name)), None)
     if found is None:
-        names = ", ".join(loop.name for loop in loops) or "none"
-        what = f"--loop {name}: the pattern has no such loop that reads" if name else f"{workload.name}: no loop reads"
-        raise UsageError(f"{what}\n  = help: loops that read: {names}")
+        if not loops:
+            raise UsageError(f"{workload.name}: no loop reads")
+        names = ", ".join(loop.name for loop in loops)
+        raise UsageError(f"--loop {name}: the pattern has no such loop that reads{HELP}loops that read: {names}")
     return found
+
+
+def _loops_that_read(workload: Workload) -> list[Loop]:
+    return [loop for loop in loops_of(workload.verbs) if loop.dataset]

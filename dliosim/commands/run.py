@@ -14,7 +14,6 @@ from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.setup import RankCommand, Setup, open_sessions
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import HELP, ExecutionError, UsageError
-from dliosim.execute.backends.modelled_reader import ModelledStorage
 from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.world import fullest_node
 from dliosim.execute.phases.context import Options, Phase, Session
@@ -57,6 +56,8 @@ class RunCommand(RankCommand):
         options = Options(setup.parsed.null or self.storage is not None, setup.parsed.verify)
         (self.session,) = open_sessions(setup, [self.workload], [self.workload], sources, options)
         if self.storage is not None:
+            from dliosim.execute.backends.modelled_reader import ModelledStorage  # most runs need none of it
+
             self.session = replace(self.session, modelled=ModelledStorage(setup.world.node.comm, self.storage))
         node = fullest_node(setup.world, setup.load)
         if finder is not None:
@@ -100,6 +101,10 @@ class RunCommand(RankCommand):
         if self.storage is not None and nodes > 1:
             text = f"--storage: {count(nodes, 'node')} share no memory, in which ranks wait for each other's reads"
             raise UsageError(f"{text}{HELP}run all ranks on one node")
+        loops = [verb for verb, _ in flatten_verbs(self.workload.verbs) if isinstance(verb, Loop)]
+        if self.storage is not None and not any(loop.dataset for loop in loops):
+            text = f"--storage: no loop of {self.workload.name} reads, and only the reads of loops are modelled"
+            raise UsageError(f"{text}{HELP}`dliosim patterns` lists those that train")
         if cut is not None and not cut.count_ranks(ranks):
             text = f"--trace: none of its ranks is in this job, which has {count(ranks, 'rank')}"
             raise UsageError(f'{text}\n  = help: --trace "ranks 0 to {ranks - 1}" records all of them')

@@ -135,3 +135,30 @@ def test_a_plan_takes_the_rates_of_the_file(slow: str, capsys: pytest.CaptureFix
     with pytest.raises(SystemExit):
         main(["plan", "cosmoflow", "--ranks", "64", "--storage", slow, "--bandwidth", "1 GB/s"])
     assert "--storage: the file has the rates" in capsys.readouterr().err
+
+
+def test_other_loops_and_what_is_behind_the_limit_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "slow.dlio").write_text(SLOW)
+    (tmp_path / "two.dlio").write_text(
+        'dlio 1\nworkload two "two loops"\ndataset d {\n samples 64 * $ranks\n size 1 MB\n path "d"\n}\n'
+        "train first {\n read d\n batch 1 per rank\n compute 200 us\n readers 4\n prefetch 2 batches\n}\n"
+        "train second {\n read d\n batch 1 per rank\n}\n"
+    )
+    command = ["predict", str(tmp_path / "two.dlio"), "--storage", str(tmp_path / "slow.dlio")]
+    assert main([*command, "--ranks", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "ALSO     not predicted: second; --loop NAME chooses" in out
+    assert "WHY      the requests of a rank, 2 at a time (`prefetch`), take" in out
+    assert main([*command, "--ranks", "1", "--loop", "second"]) == 0
+    assert "ANSWER   not asked: second has no compute" in capsys.readouterr().out
+    assert main([*command, "--loop", "second"]) == 2
+    assert "give --ranks, for its rate" in capsys.readouterr().err
+
+
+def test_a_storage_without_an_end_feeds_at_least_the_most_that_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dliosim.commands.predict.MOST_RANKS", 4)
+    (tmp_path / "fast.dlio").write_text(FAST)
+    assert main(["predict", "cosmoflow", "--storage", str(tmp_path / "fast.dlio")]) == 0
+    assert "ANSWER   would feed 4 ranks at least: train busy 100 %" in capsys.readouterr().out

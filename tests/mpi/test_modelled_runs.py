@@ -69,3 +69,11 @@ def test_what_is_not_modelled_ends_all_ranks_with_the_setting_that_is(tmp_path: 
     done = place.run(2, *describe(tmp_path), define={"train.api": "mpi-collective"})
     assert "the two phases of a collective read are not modelled" in only_error(done, 2)
     assert "-D train.api=posix" in done.stderr
+
+
+def test_a_pattern_without_reads_is_refused_as_nothing_would_be_measured(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(CHECKPOINT, SAVE)
+    assert "no loop of tiny reads" in only_error(place.run(2, *describe(tmp_path)), 2)
+    missing = place.run(2, "--storage", str(tmp_path / "none.dlio"))
+    assert "there is no such file" in only_error(missing, 2)

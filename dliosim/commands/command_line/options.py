@@ -47,6 +47,8 @@ def read_storage(parsed: SimpleNamespace) -> tuple[StorageModel | None, list[tup
     from dliosim.language.compile import compile_storage
 
     path = Path(parsed.storage)
+    if not path.exists():
+        raise UsageError(f"--storage {path}: there is no such file")
     name = compile_storage(path, []).storage.name
     about_storage = [pair for pair in values if pair[0].startswith(f"{name}.")]
     return compile_storage(path, about_storage).storage, [pair for pair in values if pair not in about_storage]

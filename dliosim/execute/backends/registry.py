@@ -8,14 +8,13 @@ from functools import cache
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import UsageError
 from dliosim.execute.backends.contract import Files, Reader, Writer
-from dliosim.execute.backends.modelled_reader import ModelledReader, ModelledStorage
 from dliosim.execute.backends.posix import PosixWriter
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import create_file, remove_file
@@ -24,6 +23,9 @@ from dliosim.model import Access, Engine, Loop, Prepare, Restore, Save, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.plugins import APIS
+
+if TYPE_CHECKING:
+    from dliosim.execute.backends.modelled_reader import ModelledStorage
 
 
 class NullReader(Reader):
@@ -173,6 +175,8 @@ def open_readers(access: Access, files: Files | None, null: bool = False) -> lis
 
 def model_readers(access: Access, files: Files, storage: ModelledStorage, rank: int) -> list[Reader]:
     """Make readers as `open_readers` does, which wait as on a described storage."""
+    from dliosim.execute.backends.modelled_reader import ModelledReader  # most runs need none of it
+
     return [ModelledReader(access, files, storage, rank, number) for number in range(access.handles)]
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.execute.backends.contract import Files, allocate
-from dliosim.execute.backends.modelled_reader import require_modelled
 from dliosim.execute.backends.registry import model_readers, open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.decode_preprocess import SampleCache
@@ -76,6 +75,8 @@ class LoopRunner:
         # Without data there is nothing to open, and reads return nothing, as without I/O.
         self._null = session.options.null or dataset is None
         if session.modelled is not None and dataset is not None:
+            from dliosim.execute.backends.modelled_reader import require_modelled
+
             require_modelled(loop, dataset, session.modelled.model)
         self._data = None if dataset is None else _open_data(session, loop, dataset)
         self._files = None if self._data is None else _share_files(session.world, loop.access, self._data)

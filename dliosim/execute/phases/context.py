@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import HELP, DliosimError, ExecutionError, UsageError
-from dliosim.execute.backends.modelled_reader import ModelledStorage
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.store.checkpoint_store import CheckpointStores
@@ -24,6 +23,7 @@ from dliosim.model.verbs import flatten_verbs, list_saved_checkpoints
 from dliosim.plan.samples.places import Places
 
 if TYPE_CHECKING:
+    from dliosim.execute.backends.modelled_reader import ModelledStorage
     from dliosim.formats.protocols import ExistingFiles
 
 

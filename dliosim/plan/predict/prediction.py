@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, UsageError
 from dliosim.model.job import Job
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
@@ -96,24 +96,26 @@ def _seconds_alone(
     """Return the seconds of a step that compute, each part of a storage, and a rank's chain of requests take."""
     chain = demand.requests * (mean_latency(storage) + storage.call_time)
     chain += demand.calls * call_seconds(demand, storage) + wait_of_batch(loop, demand, job, storage).nonnegative_mean()
-    access = loop.access
-    at_once = max(access.readers, 1) if access.by == "sample" else min(max(access.readers, 1), max(access.prefetch, 1))
     return {
         "compute": compute + storage.step_time,
         "servers": demand.size * job.ranks / (storage.servers.number * storage.servers.rate),
         "clients": demand.size * job.ranks_per_node / (storage.client or math.inf),
         "opens": demand.opens * job.ranks / (storage.metadata or math.inf),
-        "latency": chain / at_once,
+        "latency": chain / requests_at_once(loop),
     }
+
+
+def requests_at_once(loop: Loop) -> int:
+    """Return the number of readers of a rank that can be reading: no more than batches that may be ahead."""
+    access, readers = loop.access, max(loop.access.readers, 1)
+    return readers if access.by == "sample" else min(readers, max(access.prefetch, 1))
 
 
 def _refuse_unmodelled(loop: Loop) -> None:
     """Raise UsageError for a loop whose waits the model has no means for."""
-    reason = ""
+    hint = "`dliosim plan PATTERN --storage FILE` says what is reached at most"
     if loop.arrivals is not None:
-        reason = "the latency of requests"
-    elif loop.access.collective:
-        reason = "what the two phases of a collective read take"
-    if reason:
-        hint = f"`dliosim plan` with a storage says what is reached at most; `-D {loop.name}.api=posix` is predicted"
-        raise UsageError(f"{loop.name}: {reason} is not predicted\n  = help: {hint}")
+        raise UsageError(f"{loop.name}: the latency of requests is not predicted{HELP}{hint}")
+    if loop.access.collective:
+        text = f"{loop.name}: what the two phases of a collective read take is not predicted"
+        raise UsageError(f"{text}{HELP}{hint}; `-D {loop.name}.api=posix` is predicted")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dliosim.model import Job, StorageModel
-from dliosim.plan.predict.prediction import DRAWS, Limit, Prediction
+from dliosim.plan.predict.prediction import DRAWS, Limit, Prediction, requests_at_once
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.cells import percent_cell, time_cell
 from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
@@ -16,19 +16,29 @@ from dliosim.report.text_table import SCREEN, Column, format_columns, shorten_na
 Predicted = tuple[Job, Prediction]
 
 
-def prediction_lines(name: str, shown: Predicted, goal: float, storage: StorageModel, is_most: bool = False) -> str:
-    """Return the first lines of the prediction of a loop, in 80 columns; `is_most`: of the most ranks that are fed."""
+def prediction_lines(
+    name: str, shown: Predicted, goal: float, storage: StorageModel, bound: str = "", others: Sequence[str] = ()
+) -> str:
+    """Return the first lines of the prediction of a loop, in 80 columns.
+
+    `bound`: `at most` or `at least`, if these are the most ranks that are fed. `others` are the loops not predicted.
+    """
     (job, one), loop = shown, shorten_name(shown[1].loop.name)
     verdict = _verdict(one, goal)
-    if is_most:
+    if bound:
         fed = count(job.ranks, "rank")
-        verdict = f"would feed {fed} at most" if one.lowest >= goal else f"would not even feed {fed}"
+        verdict = f"would feed {fed} {bound}" if one.lowest >= goal else f"would not even feed {fed}"
+    answer = f"{verdict}: {loop} busy {_busy(one)}, goal {percent(goal, 2)}"
+    if one.ideal_step == 0:
+        answer = f"not asked: {loop} has no compute, so no accelerator waits for it"
     where = f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"
     title = fit_title(name_forms(name), [where], ["PREDICTED"], [f"storage {storage.name}", ""])
+    delivers = "be asked for" if one.limit == "compute" else "deliver"
     rows = [
-        ("ANSWER", f"{verdict}: {loop} busy {_busy(one)}, goal {percent(goal, 2)}"),
+        ("ANSWER", answer),
         ("NOTE" if one.lowest >= goal else "WHY", _explain_limit(one, job, storage)),
-        ("STORAGE", f"would deliver {size(one.rate, 2)}/s, all ranks together (first epoch, no page cache)"),
+        ("STORAGE", f"would {delivers} {size(one.rate, 2)}/s in all (first epoch, no page cache)"),
+        *([("ALSO", f"not predicted: {', '.join(others)}; --loop NAME chooses")] if others else []),
         ("STEP", f"{_steps(one)}; first step {seconds(one.first_step, 2)}"),
         ("DRAWS", f"{DRAWS} of sizes, servers, latencies and compute, {count(one.steps, 'step')} each"),
         ("LIMIT", "no file system was compared; other jobs, page cache, saves are left out"),
@@ -66,12 +76,16 @@ def _explain_limit(one: Prediction, job: Job, storage: StorageModel) -> str:
     """Return what limits a loop, with its rate."""
     each = size(storage.servers.rate, 3)
     servers = count(one.servers, "server") + (" with files" if one.servers < storage.servers.number else "")
+    at_once = requests_at_once(one.loop)
+    chains = f"{at_once} at a time" if at_once > 1 else "one after the other"
+    if at_once < one.loop.access.readers:
+        chains += " (`prefetch`)"
     text: dict[Limit, str] = {
         "compute": "reads end before the steps need them",
         "servers": f"the limit: {servers}, {each}/s each",
         "clients": f"the client is the limit: {size(storage.client, 3)}/s for the {job.ranks_per_node} ranks of a node",
         "opens": f"opens are the limit: {storage.metadata or 0:_.0f} per second",
-        "latency": f"the requests of a rank, one after the other, take {seconds(one.alone['latency'], 2)} of a step",
+        "latency": f"the requests of a rank, {chains}, take {seconds(one.alone['latency'], 2)} of a step",
     }
     return text[one.limit]
 
