@@ -53,7 +53,7 @@ restore c
 
 TENSORS = """
 dlio 1
-workload split "tensors that 65_536 ranks have split"
+workload split "tensors that 8_192 ranks have split"
 param writers = into file per rank
 checkpoint c {
     part      rows 131_072 x 1000 of bf16 split by rows
@@ -64,7 +64,7 @@ checkpoint c {
     path      "c"
 }
 restore c {
-    written by  tensor 65_536
+    written by  tensor 8_192
 }
 """
 
@@ -199,7 +199,7 @@ def test_a_step_of_very_many_samples_is_listed_in_little_memory(tmp_path: Path) 
     assert used.ru_maxrss * 1024 < 4e8
 
 
-def test_models_of_10000_layers_and_what_65536_ranks_have_split_are_forecast(tmp_path: Path) -> None:
+def test_models_of_10000_layers_and_what_8192_ranks_have_split_are_forecast(tmp_path: Path) -> None:
     layers, tensors = tmp_path / "layers.dlio", tmp_path / "tensors.dlio"
     layers.write_text(LAYERS)
     tensors.write_text(TENSORS)

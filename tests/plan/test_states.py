@@ -30,9 +30,7 @@ from dliosim.plan.checkpoints.reshard import (
     unsent_reads,
     whole_state_reads,
 )
-from dliosim.plan.checkpoints.shards import ShardSizes, StoredBlock, TensorBlock, blocks_of_rank, is_part_owner
-from dliosim.plan.forecast import checkpoint_columns
-from dliosim.plan.forecast.checkpoint_columns import StateCounter, UnitRanges
+from dliosim.plan.checkpoints.shards import ShardSizes, TensorBlock, blocks_of_rank, is_part_owner
 
 splits = st.builds(
     Split,
@@ -245,41 +243,6 @@ def test_any_split_restores_what_any_other_saved(
             # A file is read through before the next one.
             names = [fetch.file for fetch in made]
             assert len(dict.fromkeys(names)) == sum(a != b for a, b in zip(["", *names], names, strict=False))
-
-
-@settings(deadline=None)
-@given(checkpoints, splits, splits, transfers, st.booleans(), st.sampled_from([1, 8]), st.integers(1, 300), st.data())
-def test_columns_count_what_ranks_save_and_read_one_by_one(
-    checkpoint: Checkpoint,
-    writer: Split,
-    holder: Split,
-    transfer: int | None,
-    whole: bool,
-    page: int,
-    at_once: int,
-    data: st.DataObject,
-) -> None:
-    if data.draw(st.booleans()):
-        writer = holder = played(writer, data.draw(st.integers(1, 40)))
-        assume(checkpoint.replicas != "dealt" or writer.has_all_copies)
-    files = stored(checkpoint, writer)
-    counts = StateCounter(files, holder)
-
-    def check(needed: UnitRanges, found: list[StoredBlock]) -> None:
-        names = {fetch.file for fetch in found}
-        assert counts.count(needed, transfer, whole, page) == (count_steps(found, transfer, whole, page), len(names))
-
-    with patch.object(checkpoint_columns, "_AT_ONCE", at_once):
-        check(counts.all_units(), list(whole_state_reads(files)))
-        for rank in range(holder.present_ranks):
-            needed = counts.units_to_restore(rank)
-            check(needed, list(shard_reads(files, holder, rank)))
-            check(needed.keep_parts(~counts.tensors), list(lone_reads(files, holder, rank)))
-            if not holder.coordinates(rank)[2]:
-                check(needed.keep_parts(counts.tensors), list(shared_reads(files, holder, rank)))
-        for rank in range(writer.present_ranks):
-            count = counts.count(counts.own_units(rank), transfer, whole, 1)[0]
-            assert (count.calls, count.largest) == count_pieces(files.shards(rank), transfer, whole)
 
 
 @given(checkpoints, splits, st.integers(1, 40))

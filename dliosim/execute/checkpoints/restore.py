@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import TypeAlias
 
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.checkpoints.selection import CheckpointSearch, FoundCheckpoint
@@ -23,15 +22,7 @@ from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Checkpoint, Restore, Split
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
-from dliosim.plan.checkpoints.reshard import (
-    count_steps,
-    lone_reads,
-    shard_reads,
-    shared_reads,
-    unsent_reads,
-    whole_state_reads,
-)
-from dliosim.plan.checkpoints.shards import StoredBlock
+from dliosim.plan.checkpoints.reshard import count_steps, restore_passes
 from dliosim.readable import seconds
 
 #: Codes of errors of the checkpoint, and not of this job: a call failed, or returned other bytes.
@@ -144,27 +135,11 @@ def _hold_newest(session: Session, newest: CheckpointSearch | None) -> FoundChec
     return found
 
 
-Fetches: TypeAlias = "Callable[[], Iterator[StoredBlock]]"
-"""Returns the reads of shards, from the first again each time."""
-
-
-def _list_fetches(files: StateFiles, holder: Split, verb: Restore, ranks: int, rank: int) -> list[Fetches]:
-    """Return what a rank reads or receives, pass by pass; with `once` the first pass is that of a group of ranks."""
-    place = (rank + verb.shift) % ranks
-    if verb.once and not verb.sent:
-        return [lambda: unsent_reads(files, holder, verb.everything, place, rank)]
-    if verb.everything:
-        return [lambda: whole_state_reads(files)]
-    if not verb.once:
-        return [lambda: shard_reads(files, holder, place)]
-    return [lambda: shared_reads(files, holder, place), lambda: lone_reads(files, holder, place)]
-
-
 def restore_buffer_bytes(world: World, checkpoint: Checkpoint, verb: Restore) -> int:
     """Return the bytes of the buffer of this rank that `restore` allocates. Not collective."""
     files = state_files(checkpoint, verb.written_by or checkpoint.split(world.size))
     holder, access = verb.parallel or checkpoint.split(world.size), checkpoint.access
-    fetches = _list_fetches(files, holder, verb, world.size, world.rank)
+    fetches = restore_passes(files, holder, verb, world.size, world.rank)
     whole = checkpoint.pieces == "whole"
     return max(count_steps(each(), access.transfer, whole, access.page).largest for each in fetches)
 
@@ -173,7 +148,7 @@ def restore_buffer_bytes(world: World, checkpoint: Checkpoint, verb: Restore) ->
 def _plan_passes(session: Session, files: StateFiles, holder: Split, verb: Restore) -> Iterator[list[ReadPass]]:
     """Yield the passes that this rank reads or receives. Collective, both at the start and at the end of the block."""
     world = session.world
-    first, *others = _list_fetches(files, holder, verb, world.size, world.rank)
+    first, *others = restore_passes(files, holder, verb, world.size, world.rank)
     if not others:
         yield [ReadPass(first, world.ranks if verb.everything and verb.once and verb.sent else None)]
         return

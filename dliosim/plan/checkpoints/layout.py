@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -217,7 +217,7 @@ class StateFiles:
         `Part.file` has a file of its own. One per N: the shards of its ranks follow one another.
         """
         if self.regions:
-            return _exclusive_sum(self.shares.bytes_below(self.split.present_ranks)) + self.shares.bytes_below(owner)
+            return self._part_starts + self.shares.bytes_below(owner)
         own = self.shares.bytes_of_rank(owner)
         if self.checkpoint.writers.kind == "one per":
             return _exclusive_sum(own) + self._bytes_before(owner) - self._bytes_before(self.writer(owner))
@@ -225,6 +225,11 @@ class StateFiles:
         for numbers in self._labels.values():
             offsets[numbers] = _exclusive_sum(own[numbers])
         return offsets
+
+    @cached_property
+    def _part_starts(self) -> NDArray[np.int64]:
+        """The offset in one shared file at which each part begins, int64 (parts,)."""
+        return _exclusive_sum(self.shares.bytes_below(self.split.present_ranks))
 
     def _name(self, label: str, maker: int) -> str:
         checkpoint = self.checkpoint

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.model import Split
+from dliosim.model import Restore, Split
 from dliosim.model.direct_io import widest_call
 from dliosim.plan.checkpoints.layout import Segment, StateFiles, count_pieces, cut_pieces
 from dliosim.plan.checkpoints.shards import (
@@ -22,6 +22,9 @@ from dliosim.plan.checkpoints.shards import (
     part_owners,
     range_blocks,
 )
+
+Reads: TypeAlias = Callable[[], Iterator[StoredBlock]]
+"""Returns the reads of shards, from the first again each time."""
 
 #: Rows of a strided block that one step reads at most; each is a call and some objects.
 _MOST_ROWS = 1 << 14
@@ -65,13 +68,7 @@ def shard_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[Stored
 
     Of replicas it takes those of the ranks whose coordinates are closest to its own.
     """
-    written, copies = stored.split, stored.checkpoint.copies(stored.split)
-    tensor, _, data = holder.coordinates(rank)
-    near = tensor * written.tensor // holder.tensor, data % written.data
-    wanted = [
-        (number, block, block_owners(stored.parts[number], number, written, copies, block, near))
-        for number, block in blocks_to_restore(stored, holder, rank)
-    ]
+    wanted = _find_owners(stored, holder, rank)
     if stored.regions:
         for number, block, owners in wanted:
             for owner in owners:
@@ -87,10 +84,33 @@ def shard_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[Stored
                     yield from _owner_reads(stored, owner, number, block)
 
 
+def _find_owners(stored: StateFiles, holder: Split, rank: int) -> list[tuple[int, TensorBlock, range]]:
+    """Return (number, block, ranks that have saved it) of each part that a rank needs."""
+    written, copies = stored.split, stored.checkpoint.copies(stored.split)
+    tensor, _, data = holder.coordinates(rank)
+    near = tensor * written.tensor // holder.tensor, data % written.data
+    return [
+        (number, block, block_owners(stored.parts[number], number, written, copies, block, near))
+        for number, block in blocks_to_restore(stored, holder, rank)
+    ]
+
+
+def count_stored_blocks(stored: StateFiles, holder: Split, rank: int | None) -> int:
+    """Return the number of reads of `shard_reads`, about; with rank None that of `whole_state_reads`."""
+    if rank is not None:
+        return sum(len(owners) for _, _, owners in _find_owners(stored, holder, rank))
+    return sum(len(owners) for owners in _all_owners(stored))
+
+
+def _all_owners(stored: StateFiles) -> list[range]:
+    """Return the ranks that have saved each part."""
+    copies = stored.checkpoint.copies(stored.split)
+    return [part_owners(part, number, stored.split, copies) for number, part in enumerate(stored.parts)]
+
+
 def whole_state_reads(stored: StateFiles) -> Iterator[StoredBlock]:
     """Yield the reads of all that was saved, each byte once, in the order of `shard_reads`."""
-    copies = stored.checkpoint.copies(stored.split)
-    once = [part_owners(part, number, stored.split, copies) for number, part in enumerate(stored.parts)]
+    once = _all_owners(stored)
     if stored.regions:
         places = ((owner, number) for number, owners in enumerate(once) for owner in owners)
     else:
@@ -120,6 +140,18 @@ def unsent_reads(stored: StateFiles, holder: Split, everything: bool, place: int
     if everything:
         return whole_state_reads(stored) if rank == 0 else iter(())
     return lone_reads(stored, holder, place) if holder.coordinates(place)[2] else shard_reads(stored, holder, place)
+
+
+def restore_passes(stored: StateFiles, holder: Split, verb: Restore, ranks: int, rank: int) -> list[Reads]:
+    """Return what a rank reads or receives, pass by pass; with `once` the first pass is that of a group of ranks."""
+    place = (rank + verb.shift) % ranks
+    if verb.once and not verb.sent:
+        return [lambda: unsent_reads(stored, holder, verb.everything, place, rank)]
+    if verb.everything:
+        return [lambda: whole_state_reads(stored)]
+    if not verb.once:
+        return [lambda: shard_reads(stored, holder, place)]
+    return [lambda: shared_reads(stored, holder, place), lambda: lone_reads(stored, holder, place)]
 
 
 def _is_shared(stored: StateFiles, fetch: StoredBlock) -> bool:

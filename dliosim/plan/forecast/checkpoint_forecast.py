@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,9 +10,16 @@ import numpy as np
 from dliosim.errors import PlanError
 from dliosim.formats.protocols import Ints
 from dliosim.model import Checkpoint, Restore
-from dliosim.plan.checkpoints.layout import state_files
-from dliosim.plan.checkpoints.reshard import ReadTotals
-from dliosim.plan.forecast.checkpoint_columns import StateCounter, UnitRanges
+from dliosim.plan.checkpoints.layout import count_pieces, state_files
+from dliosim.plan.checkpoints.reshard import (
+    Reads,
+    ReadTotals,
+    count_steps,
+    count_stored_blocks,
+    restore_passes,
+    whole_state_reads,
+)
+from dliosim.plan.checkpoints.shards import StoredBlock
 from dliosim.plan.forecast.checkpoint_footprint import restore_bytes, staging_bytes
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankSpread, spread_of, uniform_spread
 from dliosim.plan.forecast.rank_memory import RankMemory
@@ -19,17 +27,17 @@ from dliosim.plan.forecast.rank_memory import RankMemory
 #: Ranks whose calls are counted, about; in larger jobs these ranks stand for the others.
 _SAMPLED_RANKS = 256
 
-#: Pairs (part, owner) that are handled for one figure (one second), and for one rank; more for a rank are refused.
-_AFFORDABLE = 1 << 23
-_MOST_OF_A_RANK = 1 << 25
+#: Reads or shards that are counted for one figure, and for one rank; more for a rank are refused. One takes 7 to 50 us.
+_AFFORDABLE = 1 << 16
+_MOST_OF_A_RANK = 500_000
 
 
 def choose_sample_ranks(kinds: Ints, work: int) -> tuple[list[int], Ints]:
     """Return the ranks to count, and for each rank of the job the index of the one that stands for it, int64 (ranks,).
 
     `kinds` has a number for each rank; ranks of one kind do the same. Each kind is represented by a rank, unless there
-    are more kinds than ranks are counted: then a rank of a nearby kind stands for it. `work` is the number of (part,
-    owner) pairs for each rank: the more there are, the fewer ranks are counted.
+    are more kinds than ranks are counted: then a rank of a nearby kind stands for it. `work` is the number of reads or
+    shards of each rank: the more there are, the fewer ranks are counted.
     """
     order = np.argsort(kinds, kind="stable")
     most = max(1, min(_SAMPLED_RANKS, _AFFORDABLE // max(1, work)))
@@ -51,11 +59,10 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
     # All ranks open a shared file, and it counts as a file of each.
     shared = checkpoint.writers.kind == "shared file"
     made = np.ones(ranks) if shared else files.files_per_rank()[0]
-    counts = StateCounter(files, files.split)
     some, instead = choose_sample_ranks(owned, len(files.parts))
-    counted = [counts.count(counts.own_units(rank), access.transfer, whole, 1)[0] for rank in some]
-    buffers = _write_buffers(np.array([count.largest for count in counted])[instead], owned, writers, ranks)
-    calls = np.bincount(writers, np.array([count.calls for count in counted])[instead], ranks).astype(np.float64)
+    counted = np.array([count_pieces(files.shards(rank), access.transfer, whole) for rank in some])[instead]
+    buffers = _write_buffers(counted[:, 1], owned, writers, ranks)
+    calls = np.bincount(writers, counted[:, 0], ranks).astype(np.float64)
     estimated = bool(np.count_nonzero(owned[some]) < np.count_nonzero(owned))
     # With O_DIRECT one call becomes up to three: its whole pages, and the bytes before and after them.
     issued = spread_of(calls, ranks, estimated or access.page > 1)
@@ -101,40 +108,39 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
     places = (np.arange(ranks) + verb.shift) % ranks
     reads_for_others = np.arange(ranks) == 0 if verb.everything else places // holder.data_stride % holder.data == 0
-    counts = StateCounter(files, holder)
 
-    def count_units(needs: UnitRanges) -> tuple[ReadTotals, int]:
-        return counts.count(needs, access.transfer, whole, access.page)
+    def count_reads(passes: Sequence[Reads]) -> tuple[ReadTotals, int]:
+        """Return the totals of some reads, and the number of files that they are in."""
+        totals, names = ReadTotals(0, 0, 0, 0), set[str]()
+
+        def note_files(found: Iterator[StoredBlock]) -> Iterator[StoredBlock]:
+            for read in found:
+                names.add(read.file)
+                yield read
+
+        for each in passes:
+            totals = totals.combine(count_steps(note_files(each()), access.transfer, whole, access.page))
+        return totals, len(names)
 
     def count_rank(rank: int) -> tuple[ReadTotals, int]:
         if verb.everything:
-            return nothing if verb.once and rank else every_unit
-        place = int(places[rank])
-        needs = counts.units_to_restore(place)
-        if not verb.once or (not verb.sent and not holder.coordinates(place)[2]):
-            return count_units(needs)
-        lone = count_units(needs.keep_parts(~counts.tensors))
-        if holder.coordinates(place)[2]:
-            return lone
-        shared, files_read = count_units(needs.keep_parts(counts.tensors))[0], count_units(needs)[1]
-        return shared.combine(lone[0]), files_read
+            return count_reads(()) if verb.once and rank else every_read
+        passes = restore_passes(files, holder, verb, ranks, rank)
+        return count_reads(passes if reads_for_others[rank] else passes[-1:])
 
-    work = counts.count_stretches(
-        counts.all_units() if verb.everything else counts.units_to_restore(verb.shift % ranks)
-    )
+    work = count_stored_blocks(files, holder, None if verb.everything else verb.shift % ranks)
     if work > _MOST_OF_A_RANK:
         text = f"restoring checkpoint `{checkpoint.name}`, a rank reads {work:.2g} pieces of tensors and files"
         raise PlanError(f"{text}: `plan` counts {_MOST_OF_A_RANK:.2g} at most")
+    every_read = count_reads([lambda: whole_state_reads(files)] if verb.everything else ())
     some, instead = choose_sample_ranks((reads_for_others & verb.once).astype(np.int64), 0 if verb.everything else work)
-    nothing = ReadTotals(0, 0, 0, 0), 0
-    every_unit = count_units(counts.all_units()) if verb.everything else nothing
     found = [count_rank(rank) for rank in some]
     estimated = len(found) < ranks and not verb.everything
 
     def spread(values: list[int]) -> RankSpread:
         return spread_of(np.array(values)[instead], ranks, estimated)
 
-    read = spread([count.bytes for count, _ in found])
+    read = spread([totals.bytes for totals, _ in found])
     if not verb.everything:
         total = restore_bytes(files, holder, verb.once)
         read = replace(read, mean=total / ranks, total=total)
@@ -143,10 +149,10 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     # nothing from it.
     together = access.is_mpi and files.is_one_file
     opens = spread([(1 if together else names) + checkpoint.metadata for _, names in found])
-    issued = spread([count.calls for count, _ in found])
+    issued = spread([totals.calls for totals, _ in found])
     if access.collective:
-        issued = uniform_spread(max(count.steps for count, _ in found), ranks, estimated)
-    buffers = np.array([count.largest for count, _ in found])[instead]
+        issued = uniform_spread(max(totals.steps for totals, _ in found), ranks, estimated)
+    buffers = np.array([totals.largest for totals, _ in found])[instead]
     if verb.once and verb.sent:
         buffers = np.full(ranks, buffers.max())  # some of the ranks read, and the others receive
     memory, none = RankMemory(buffers=int(buffers.max())), uniform_spread(0, ranks)
