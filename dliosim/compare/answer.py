@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
 from dliosim.compare.statistics import FEWEST, Choice, choose_variant
@@ -31,7 +30,6 @@ def answer_comparison(outcome: Outcome, accepts: Callable[[tuple[str, str]], boo
 
     `disk` is a directory that is not in memory, as advice for data that are.
     """
-    outcome = replace(outcome, arguments=_drop_not_run(outcome))  # for the commands of advice
     source = _find_source(outcome)
     says_little = outcome.repetitions < FEWEST or _greatest_difference(outcome) <= _SMALL
     choice = None if says_little else choose_variant(outcome.times(), outcome.comparisons)
@@ -88,32 +86,6 @@ def _greatest_difference(outcome: Outcome) -> float:
     """Return the greatest difference from the first variant that is within an interval, as a share of its time."""
     ends = [max(one.high or 1.0, 1 / (one.low or 1.0)) for one in outcome.comparisons]
     return max(ends, default=1.0) - 1
-
-
-def _drop_not_run(outcome: Outcome) -> tuple[str, ...]:
-    """Return the words of the command line, without values of --vary that no variant that ran had.
-
-    A setting with fewer than two values left keeps all.
-    """
-    ran = {value for variant in outcome.measured for value in variant.values}
-    left = {
-        one.name: kept
-        for one in outcome.varied
-        if 1 < len(kept := [value for value in one.values if (one.name, value) in ran]) < len(one.values)
-    }
-
-    def change(text: str) -> str:
-        name = " ".join(text.partition("=")[0].split())
-        return f"{name}={','.join(left[name])}" if name in left else text
-
-    words: list[str] = []
-    for word in outcome.arguments:
-        if words and words[-1] == "--vary":
-            word = change(word)
-        elif word.startswith("--vary="):
-            word = f"--vary={change(word.removeprefix('--vary='))}"
-        words.append(word)
-    return tuple(words)
 
 
 def _longest_core_wait(outcome: Outcome) -> float:

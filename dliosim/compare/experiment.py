@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, Union
+from typing import TypeAlias, Union
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from dliosim.model import Access, Loop, Restore, Save, Workload
 #: Verb that a pass runs.
 Compared: TypeAlias = Union[Loop, Save, Restore]
 
-_MOST_LISTED: Final = 8  # numbers of a range that are all listed
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -80,8 +78,6 @@ def parse_varied(texts: Sequence[str]) -> tuple[VariedSetting, ...]:
         if not equals or not name or not all(phrases):
             hint = "give its values, as in `--vary api=posix,mpi-independent`"
             raise UsageError(f"--vary {text}: expected NAME=VALUE,VALUE,...{HELP}{hint}")
-        if mended := _mend_values(values):
-            raise UsageError(f"--vary {text}: values have commas between them{HELP}write `--vary {name}={mended}`")
         twice = next((one for number, one in enumerate(phrases) if one in phrases[:number]), None)
         if twice is not None:
             raise UsageError(f"--vary {text}: `{twice}` is given twice")
@@ -89,21 +85,6 @@ def parse_varied(texts: Sequence[str]) -> tuple[VariedSetting, ...]:
             raise UsageError(f"--vary {name} is given twice: put all of its values into one")
         found.append(VariedSetting(name, phrases))
     return tuple(found)
-
-
-def _mend_values(text: str) -> str:
-    """Return the values of a list in brackets, a range, or what other signs part, with commas; empty for others."""
-    plain = text.strip()
-    if found := re.fullmatch(r"\[(.*)\]|\{(.*)\}", plain):
-        return re.sub(r"\s*,\s*", ",", (found[1] or found[2] or "").strip()) or "VALUE,VALUE"
-    if found := re.fullmatch(r"(\d{1,9}) ?(?:\.\.\.?|-|:|to) ?(\d{1,9})", plain):
-        low, high = int(found[1]), int(found[2])
-        inside = range(low, high + 1) if 0 < high - low < _MOST_LISTED else (low, high)
-        return ",".join(map(str, inside))
-    if "," not in plain and re.search(r";|\||\b(?:vs|versus|or)\b", plain):
-        values = re.split(r"\s*(?:;|\||\b(?:vs|versus|or)\b\.?)\s*", plain)
-        return ",".join(values) if all(values) and '"' not in plain else ""
-    return ",".join(plain.split()) if re.fullmatch(r"\d+(?: +\d+)+", plain) else ""
 
 
 def split_values(text: str) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -195,7 +194,7 @@ def compile_variants(
             compiled = compile_document(path, pairs_given, job, finder)
         except PatternError as error:
             if not all(found.code.startswith(_IMPOSSIBLE) for found in error.diagnostics if found.is_error):
-                raise PatternError([_name_varied(one, varied, full) for one in error.diagnostics]) from None
+                raise
             reason = next(found.message for found in error.diagnostics if found.is_error)
             left_out.append(ExcludedVariant(label, reason))
             continue
@@ -239,32 +238,6 @@ def combine_values(varied: Sequence[VariedSetting]) -> list[tuple[tuple[str, str
         )
     named = [[(one.name, value) for value in one.values] for one in varied]
     return [tuple(pairs) for pairs in itertools.product(*named)]
-
-
-def _name_varied(found: Diagnostic, varied: Sequence[VariedSetting], full: dict[str, str]) -> Diagnostic:
-    """Return a mistake whose help has --vary with all values, in place of the -D of one of them."""
-    for one in varied:
-        typed = [label.span.source.text.partition(f"-D {full[one.name]}=")[2] for label in found.labels]
-        wrong = next(filter(None, typed), "")
-        told = " ".join(text for text in found.help if text.startswith("write "))
-        if wrong and (other := re.match(r"write `-D (\w+\.through)=library`", told)):
-            return replace(
-                found, help=(f"write `--vary {other[1]}=direct,library`, which compares the format's library",)
-            )
-        given = re.search(rf'`(?:-D {re.escape(full[one.name])}|([+]+[\w.]+))="?([^"`]+)"?`', told)
-        if wrong and given and len(one.values) > 1:
-            plain = [value.strip("\"' ") for value in one.values]
-            before, typed_again, after = given[2].partition(wrong.strip("\"' "))
-            bare = "[0-9][0-9_.]*"  # a value that has a unit gets no other
-            whole = [bool(re.fullmatch(bare, wrong)) and not re.fullmatch(bare, text) for text in plain]
-            written = [
-                text if text.endswith(after) or kept else f"{before}{text}{after}"
-                for text, kept in zip(plain, whole, strict=True)
-            ]
-            values = dict.fromkeys(written if typed_again else [given[2] if text == wrong else text for text in plain])
-            pair = f"{given[1] or one.name}={','.join(values)}"
-            return replace(found, help=("write `--vary {}`".format(f'"{pair}"' if re.search("[ +]", pair) else pair),))
-    return found
 
 
 def _refuse_duplicates(full: dict[str, str], given: Sequence[tuple[str, str]]) -> None:

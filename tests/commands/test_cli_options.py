@@ -177,14 +177,7 @@ def test_a_root_to_which_a_checkpoint_is_drained_is_one_of_the_pattern(pattern: 
     ("words", "help_line"),
     [
         (["explain", "E999"], "codes are E001, "),
-        (["compare", "resnet50", "--vary", "api=posix,mpiio"], "write `--vary api=posix,mpi-independent`"),
         (["verify", "nosuch"], "write `dliosim verify DIR`, with the --dir of a run"),
-        (["compare", "resnet50", "--vary", "train.readers=[0, 2]"], "write `--vary train.readers=0,2`"),
-        (["compare", "resnet50", "--vary", "train.readers=0..3"], "write `--vary train.readers=0,1,2,3`"),
-        (["compare", "resnet50", "--vary", "train.readers=1-64"], "write `--vary train.readers=1,64`"),
-        (["compare", "resnet50", "--vary", "api=posix; mpi-independent"], "write `--vary api=posix,mpi-independent`"),
-        (["compare", "resnet50", "--vary", "api=posix vs mpi-independent"], "write `--vary api=posix,mpi-independent`"),
-        (["compare", "resnet50", "--vary", "train.readers=0 2 4"], "write `--vary train.readers=0,2,4`"),
     ],
 )
 def test_a_wrong_value_is_answered_by_what_to_give(

@@ -10,10 +10,7 @@ from dliosim.cli import main
 from dliosim.commands.command_line.options import parse_values
 from dliosim.commands.command_line.parser import Misuse, parse_words
 from dliosim.commands.command_line.suggestions import describe_misuse
-from dliosim.compare.experiment import parse_varied
-from dliosim.compare.variants import compile_variants
 from dliosim.language.compile import compile_pattern
-from dliosim.language.diagnostics import PatternError
 from dliosim.model import Job, Loop
 
 WORKLOAD = """\
@@ -126,23 +123,6 @@ def test_a_key_that_is_given_by_define_is_answered_by_an_override(
     (tmp_path / "w.yaml").write_text(WORKLOAD)
     assert main(["check", str(tmp_path / "w.yaml"), "-D", f"{name}=2"]) == 2
     assert "= help: write `++reader.batch_size=2`" in capsys.readouterr().err
-
-
-def test_a_key_that_varies_is_answered_by_an_override_with_all_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("w.yaml").write_text(WORKLOAD)
-
-    def vary(given: str) -> list[str]:
-        plan, _ = compile_variants(Path("w.yaml"), [], Job(2), parse_varied([given]), None)
-        return [one.label for one in plan.variants]
-
-    with pytest.raises(PatternError) as error:
-        vary("reader.batch_size=2,4")
-    [written] = error.value.diagnostics[0].help
-    assert written == 'write `--vary "++reader.batch_size=2,4"`'
-    assert vary("++reader.batch_size=2,4") == ["++reader.batch_size=2", "++reader.batch_size=4"]
 
 
 @pytest.mark.parametrize(

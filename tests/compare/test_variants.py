@@ -76,28 +76,6 @@ def test_a_value_that_is_wrong_by_itself_is_a_mistake(path: Path) -> None:
         made(path, "api=posix,mpi-colective")
 
 
-@pytest.mark.parametrize("given", ["2,4", '\'"2 per rank","4 per rank"\'', "'2 per rank,4 per rank'"])
-def test_a_wrong_value_is_answered_by_a_vary_of_all_values(path: Path, given: str) -> None:
-    with pytest.raises(PatternError) as error:
-        made(path, f"train.batch={given}")
-    (answer,) = error.value.diagnostics[0].help
-    assert answer == 'write `--vary "train.batch=2 per rank,4 per rank"`'
-    assert len(made(path, answer.split('"')[1]).variants) == 2
-
-
-def test_a_value_with_a_unit_gets_no_other(path: Path) -> None:
-    with pytest.raises(PatternError) as error:
-        made(path, "train.compute=10 ms,20")
-    assert error.value.diagnostics[0].help == ('write `--vary "train.compute=10 ms,20 s"`',)
-
-
-def test_a_library_among_the_apis_is_a_way_through(path: Path) -> None:
-    with pytest.raises(PatternError) as error:
-        made(path, "api=posix,h5py")
-    (answer,) = error.value.diagnostics[0].help
-    assert answer.startswith("write `--vary train.through=direct,library`")
-
-
 def test_a_name_that_is_nothing_is_a_mistake(path: Path) -> None:
     with pytest.raises(PatternError, match="E104"):
         made(path, "apj=posix,mpi-collective")
