@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 #: Commands that run on all ranks of a job, each by the class `NameCommand` in the module of its name.
-_ON_RANKS: Final = ("run", "compare", "verify", "calibrate")
+_ON_RANKS: Final = ("run", "compare", "verify", "saturate", "calibrate")
 
 #: Seconds after which ranks other than 0 exit where rank 0 prints: a launcher may end all when the first one fails.
 _RANK_0_PRINTS = 1.0

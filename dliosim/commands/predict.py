@@ -11,6 +11,7 @@ from dliosim.commands.command_line.pattern_files import find_pattern
 from dliosim.commands.job.terminal import print_text, user_terminal
 from dliosim.errors import HELP, UsageError
 from dliosim.language.compile import compile_pattern
+from dliosim.measure.saturation import find_most
 from dliosim.model import Job, Loop, Workload
 from dliosim.model.expectation import GOAL, goals_of
 from dliosim.plan.forecast.forecast import forecast, loops_of
@@ -21,9 +22,8 @@ from dliosim.report.progress.progress_line import show_elapsed
 #: Version of what `--json` prints.
 _VERSION = 1
 
-#: The most ranks that a search tries, and how near it comes, as a share of the ranks.
+#: The most ranks that a search tries.
 MOST_RANKS = 65_536
-_CLOSE = 0.02
 
 
 def predict_command(parsed: SimpleNamespace) -> int:
@@ -69,19 +69,14 @@ def predict_command(parsed: SimpleNamespace) -> int:
 
 
 def find_most_ranks(predict: Callable[[int], tuple[Job, Prediction]], goal: float) -> list[tuple[Job, Prediction]]:
-    """Return the predictions that find the most ranks with this utilization, by ranks: doubling, then bisection."""
+    """Return the predictions that find the most ranks with this utilization, by ranks."""
     made: dict[int, tuple[Job, Prediction]] = {}
 
     def reaches(ranks: int) -> bool:
         made[ranks] = predict(ranks)
         return made[ranks][1].lowest >= goal
 
-    low, high = 0, 1
-    while high <= MOST_RANKS and reaches(high):
-        low, high = high, 2 * high
-    while high <= MOST_RANKS and high - low > max(1, low * _CLOSE):
-        middle = (low + high) // 2
-        low, high = (middle, high) if reaches(middle) else (low, middle)
+    find_most(reaches, MOST_RANKS)
     return [made[ranks] for ranks in sorted(made)]
 
 

@@ -16,6 +16,7 @@ from dliosim.measure.answers.validity import doubt_of_core_waits, doubt_of_utili
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import RestorePhase, SavePhase
+from dliosim.model.expectation import GOAL
 from dliosim.pictures import bandwidth, comparisons, files, gantt, latency, offsets, scaling, time_breakdown
 from dliosim.pictures.epochs import align_epochs, bin_text, gap_text, saves_text
 from dliosim.pictures.style import apply_style, render_figure
@@ -151,6 +152,10 @@ def runs_gallery(runs: Sequence[SavedRun], title: str) -> Gallery:
         caption = " ".join(filter(None, [scaling.RULE, alone, scaling.SCALING_CAPTION]))
         draw = partial(scaling.scaling_curve, joined, in_bytes)
         pictures.append(Picture("scaling", f"{title}: rate over ranks", caption, draw))
+        busy = [one for one in joined if one.busy is not None]
+        if busy:
+            draw = partial(scaling.utilization_curve, busy)
+            pictures.append(Picture("busy", f"{title}: utilization over ranks", scaling.BUSY_CAPTION, draw))
     elif len({one.ranks for one in rated}) > 1:
         return Gallery(tuple(pictures), (f"Rate over ranks is left out: no two results can be joined. {scaling.RULE}",))
     return Gallery(tuple(pictures), ())
@@ -249,6 +254,8 @@ def _loop_rate(saved: SavedRun, loop: LoopResult, study: str, in_bytes: bool) ->
         shares=aggregate.time_shares(epochs),
         is_doubtful=bool(waited) or (answer is not None and not answer.from_storage),
         needs=_rate_for_goal(loop) if in_bytes else None,
+        busy=answer.storage_utilization if answer else None,
+        goal=answer.goal if answer else GOAL,
     )
 
 

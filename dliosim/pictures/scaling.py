@@ -16,7 +16,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from dliosim.measure.results.run_summary import RunSummary
+from dliosim.measure.results.run_summary import RunSummary, Spread
+from dliosim.model.expectation import GOAL
 from dliosim.pictures import style
 from dliosim.pictures.style import FAINT, INK, NEEDED, PARTS, SERIES
 from dliosim.readable import number, percent, size
@@ -46,6 +47,12 @@ SCALING_CAPTION = (
     "Formula: rate / (rate with the fewest ranks x ranks / fewest ranks); bars span the slowest and fastest epoch."
 )
 
+BUSY_CAPTION = (
+    "How to read it: where the line falls below the goal, storage feeds no more accelerators. Bars are 95 % intervals. "
+    "Hollow dots say nothing about storage: the bytes came from memory, or ranks waited for cores. "
+    "Formula: compute / (compute + what storage made the steps wait)."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class LoopRate:
@@ -59,6 +66,8 @@ class LoopRate:
     shares: dict[str, float]  #: share of each of the `PARTS` in the time of all ranks
     is_doubtful: bool  #: True if ranks waited for cores, or bytes came from memory
     needs: float | None = None  #: rate that the loop needs for its goal; B/s; None without compute
+    busy: Spread | None = None  #: storage-limited utilization; None without compute
+    goal: float = GOAL  #: storage-limited utilization that is asked for
 
 
 def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
@@ -153,6 +162,31 @@ def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
     if any(one.needs for one in rated):
         axes.plot([], [], linestyle="", marker="_", markersize=14, markeredgewidth=2.2, color=NEEDED, label="needs")
     axes.legend(loc="upper left")
+    return drawn
+
+
+def utilization_curve(rated: Sequence[LoopRate]) -> Figure:
+    """Draw the storage-limited utilization over ranks, with its 95 % interval and the goals."""
+    drawn, axes = style.single_axes(height=3.2)
+    counts = sorted({one.ranks for one in rated})
+    for i, name in enumerate(dict.fromkeys(one.study for one in rated)):
+        some = sorted((one for one in rated if one.study == name), key=attrgetter("ranks"))
+        points = [(one, one.busy) for one in some if one.busy is not None]
+        colour, ranks = SERIES[i % len(SERIES)], [one.ranks for one, _ in points]
+        axes.plot(ranks, [busy.mean for _, busy in points], color=colour, label=style.wrap_text(name, 90))
+        for one, busy in points:
+            face = "white" if one.is_doubtful else colour
+            axes.plot([one.ranks] * 2, [busy.low, busy.high], color=colour, linewidth=1.8)
+            axes.plot([one.ranks], [busy.mean], "o", markersize=6.5, color=colour, markerfacecolor=face)
+    for goal in {one.goal for one in rated}:
+        axes.axhline(goal, color=NEEDED, linewidth=1.2)
+        axes.annotate("goal", (counts[-1], goal), xytext=(0, 3), textcoords="offset points", color=NEEDED, ha="right")
+    axes.set_ylim(0, 1.03)
+    style.percent_axis(axes.yaxis)
+    axes.set_xlabel("ranks (accelerators)")
+    axes.set_ylabel("storage-limited utilization")
+    axes.grid(True, axis="both")
+    axes.legend(loc="lower left")
     return drawn
 
 

@@ -8,6 +8,7 @@ rank from what all of them bring, which all of them know; so no way is held agai
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from random import Random
@@ -19,7 +20,7 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.mpi.job_abort import job_name
-from dliosim.execute.mpi.world import World, duplicate_world, make_world, split_ranks
+from dliosim.execute.mpi.world import World, choose_ranks, duplicate_world, make_world, split_world
 
 #: Elements of int64: none, one, few, what one rank reduces for all and one more, a piece of 512 KiB and more.
 SIZES = (0, 1, 7, 512, 513, 1 << 16, (1 << 16) + 3)
@@ -173,12 +174,31 @@ def in_parts(world: World, random: Random) -> None:
     colours = [random.randrange(2) for _ in range(world.size)]
     keys = random.sample(range(100), world.size)
     mine = sorted((r for r in range(world.size) if colours[r] == colours[world.rank]), key=lambda r: keys[r])
-    with split_ranks(world, colours[world.rank], keys[world.rank]) as part:
+    with split_world(world, colours[world.rank], keys[world.rank], world.polite) as own:
+        part = own.ranks
         assert (part.rank, part.size) == (mine.index(world.rank), len(mine))
         values = np.array([world.rank])
         part.allreduce(values, "sum")
         assert values[0] == sum(mine)
         assert part.broadcast_object(world.rank if part.rank == 0 else None) == mine[0]
+
+
+def some(world: World, random: Random) -> None:
+    """Some ranks, evenly over the nodes and with rank 0, are a world that reduces alone."""
+    count = random.randint(1, world.size)
+    chosen, shares = choose_ranks(world, count)
+    values = np.array([chosen, chosen and world.rank == 0], np.int64)
+    here = np.array([int(chosen)])
+    world.node.allreduce(here, "sum")
+    most = world.allreduce_number(int(here[0]), "max")
+    fewest = world.allreduce_number(int(here[0]) if here[0] < world.node.size else most, "min")
+    assert world.allreduce(values, "sum").tolist() == [count, 1]
+    assert most - fewest <= 1
+    with split_world(world, int(not chosen), world.rank, world.polite) as part:
+        assert part.nodes == (min(count, world.nodes) if chosen else part.nodes)
+        assert part.allreduce_number(1, "sum") == (count if chosen else world.size - count)
+        assert part.run_on_rank_0("say", lambda: world.rank) == part.allreduce_number(world.rank, "min")
+    assert shares or most <= len(os.sched_getaffinity(0))
 
 
 def nodes(world: World, random: Random) -> None:
@@ -224,6 +244,7 @@ def main(comm: MPI.Intracomm, sequences: str, begin: str = "0") -> None:
                     print(f"rank {world.rank}: sequence {number}, {operation.__name__}", file=sys.stderr, flush=True)
                     raise
         in_parts(world, Random(first))
+        some(world, Random(first))
         copy = duplicate_world(world)
         allreduce(copy, Random(first))
         copy.close()

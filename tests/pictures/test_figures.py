@@ -507,6 +507,17 @@ def test_scaling_says_the_share_of_ideal_and_hollows_what_is_doubtful() -> None:
     assert [face == "white" for face in faces] == [False, False, True]
 
 
+def test_utilization_over_ranks_has_intervals_and_the_goal() -> None:
+    spreads = {1: Spread(0.99, 0.98, 1.0), 8: Spread(0.5, 0.4, 0.6), 4: Spread(0.91, 0.89, 0.93)}
+    points = [replace(rated(ranks, 1e6), busy=busy, goal=0.8) for ranks, busy in spreads.items()]
+    with apply_style():
+        axes = scaling.utilization_curve(points).axes[0]
+    line, *bars, goal = [one for one in axes.lines if one.get_marker() != "o"]
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([1, 4, 8], [0.99, 0.91, 0.5])
+    assert [list(one.get_ydata()) for one in bars] == [[0.98, 1.0], [0.89, 0.93], [0.4, 0.6]]
+    assert set(goal.get_ydata()) == {0.8}
+
+
 def study(saved: SavedRun, ranks: int, **changed: object) -> SavedRun:
     return replace(saved, run=replace(saved.run, ranks=ranks, **changed))  # type: ignore[arg-type]
 
@@ -525,7 +536,7 @@ def test_a_scaling_curve_joins_only_what_is_the_same_study(saved: SavedRun) -> N
         ({"environment": tmpfs}, {"environment": lustre}, False),
     ):
         found = runs_gallery([study(saved, 2, **one), study(saved, 4, **other)], "train")
-        assert [picture.name for picture in found.pictures[1:]] == ["scaling"] * are_joined, (one, other)
+        assert [picture.name for picture in found.pictures[1:]] == ["scaling", "busy"] * are_joined, (one, other)
         assert ["Rate over ranks is left out" in line for line in found.left_out] == [True] * (not are_joined)
 
 

@@ -44,6 +44,8 @@ EXAMPLES: Final = {
     "--opens": "1_000_000/s",
     "--per-node": "8",
     "--until": "utilization 90 %",
+    "--most": "12",
+    "--pass-time": "10 s",
     "--storage": "scratch.dlio",
     "--loss": "2 %",
     "--memory": "512 GB",
@@ -358,6 +360,29 @@ COMMANDS: Final = {
             ),
         ),
         find_contradiction=_find_plan_contradiction,
+    ),
+    "saturate": Command(
+        "commands.saturate:SaturateCommand",
+        "measure how many accelerators a storage feeds",
+        "mpiexec -n 16 dliosim saturate cosmoflow --dir /scratch/me",
+        (
+            _PATTERN,
+            *_VALUES,
+            _option("--until GOAL", "utilization to reach (default: that of the pattern)", type=types.parse_goal),
+            _option(
+                "--most N", "accelerators to try at most (default: all ranks; one is a rank)", type=types.parse_ranks
+            ),
+            _option("--loop NAME", "which loop (default: the first that reads)"),
+            _option(
+                "--pass-time D",
+                "how long a pass lasts (default: 5 s, or the compute of 20 steps; at most 6 passes of each number)",
+                type=types.parse_time,
+            ),
+            _option("--storage FILE", "no I/O: wait as on a described storage (docs/reference.md#storage)"),
+            _JSON,
+            _output("results"),
+            *_STALLS,
+        ),
     ),
     "calibrate": Command(
         "commands.calibrate:CalibrateCommand",

@@ -26,7 +26,7 @@ from dliosim.language.suggest.synonyms import find_entry
 #: Other words for commands.
 _COMMANDS: Final = {
     "run": "simulate, start, execute, train, training, benchmark, launch, generate, datagen",
-    "check": "validate, lint, test, configview", "plan": "estimate, predict, datasize",
+    "check": "validate, lint, test, configview", "plan": "estimate, datasize",
     "report": "results, plot, html, reportgen, summary", "explain": "info, describe, show",
     "analyze": "analyse, diagnose, darshan, drishti, dfanalyzer", "compare": "diff, versus, sweep",
     "patterns": "list, ls, examples, workloads",

@@ -13,7 +13,7 @@ from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.checkpoints.selection import CheckpointSearch, FoundCheckpoint
 from dliosim.execute.checkpoints.state_reader import ReadPass, read_state
 from dliosim.execute.io_errors import unreadable_error, wrap_call
-from dliosim.execute.mpi.world import World, split_ranks
+from dliosim.execute.mpi.world import World, split_world
 from dliosim.execute.phases.context import Session
 from dliosim.execute.phases.residency import find_uncounted_reads, measure_file_residency
 from dliosim.execute.safe_open import open_for_read, read_pieces
@@ -154,8 +154,8 @@ def _plan_passes(session: Session, files: StateFiles, holder: Split, verb: Resto
         return
     tensor, stage, data = holder.coordinates((world.rank + verb.shift) % world.size)
     # Ranks with the same tensor and pipeline coordinates hold equal shards: one rank reads them for this group.
-    with split_ranks(world, tensor + holder.tensor * stage, data) as group:
-        yield [ReadPass(first, group), *(ReadPass(each, None) for each in others)]
+    with split_world(world, tensor + holder.tensor * stage, data, world.polite) as group:
+        yield [ReadPass(first, group.ranks), *(ReadPass(each, None) for each in others)]
 
 
 def _inspect_checkpoint(

@@ -243,18 +243,18 @@ def _build_world(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: b
 
 
 @contextmanager
-def split_ranks(world: World, colour: int, key: int) -> Iterator[Ranks]:
-    """Make the ranks with the same colour, in the order of their keys, for a `with` block.
+def split_world(world: World, colour: int, key: int, polite: bool) -> Iterator[World]:
+    """Make the world of the ranks with the same colour, in the order of their keys, for a `with` block.
 
-    Collective, and so is leaving the block.
+    `polite`: their waits leave the cores to others. Collective, and so is leaving the block.
     """
     comm = MPI.Intracomm(world.comm.Split(colour, key))
     node = MPI.Intracomm(world.node.comm.Split(colour, key)) if world.nodes > 1 else comm
     nodes = np.array([node.rank == 0], np.int64)
     wait(comm.Iallreduce(MPI.IN_PLACE, nodes, MPI.SUM), world.size)
-    part = _build_world(comm, node, int(nodes[0]), world.polite, world.job)
+    part = _build_world(comm, node, int(nodes[0]), polite, world.job)
     try:
-        yield part.ranks
+        yield part
     except DliosimError as error:
         if not error.shared:
             raise  # the other ranks have not failed and do not come here: a collective close would wait forever
@@ -366,3 +366,18 @@ def fullest_node(world: World, load: float) -> NodeLoad:
     here = np.array([cores if fullest else 0, ranks if fullest else 0, round(load * 100)], np.int64)
     most_cores, most_ranks, highest = world.allreduce(here, "max").tolist()
     return NodeLoad(most_cores, most_ranks, highest / 100)
+
+
+def choose_ranks(world: World, count: int) -> tuple[bool, bool]:
+    """Return whether this rank is one of `count` that are spread evenly over the nodes, and whether they share cores.
+
+    Rank 0 is always one of them. Collective.
+    """
+    places = np.empty(world.size, np.int64)  # of each rank on its node
+    wait(world.comm.Iallgather(np.array([world.node.rank]), places), world.size)
+    chosen = np.zeros(world.size, np.int64)
+    chosen[np.argsort(places, kind="stable")[:count]] = 1
+    here = np.array([chosen[world.rank]])
+    world.node.allreduce(here, "sum")
+    shares = world.allreduce_number(int(here[0] > node_cores(world.node.comm)), "max")
+    return bool(chosen[world.rank]), bool(shares)

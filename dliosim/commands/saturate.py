@@ -1,0 +1,232 @@
+"""The command `dliosim saturate`: how many accelerators a storage feeds, by passes of a loop on more and more ranks."""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from dliosim.commands.job.setup import Setup
+from dliosim.commands.job.terminal import print_text
+from dliosim.commands.run import RunCommand
+from dliosim.errors import HELP, UsageError
+from dliosim.execute.datasets.open_dataset import open_dataset
+from dliosim.execute.io_errors import rank_0_error
+from dliosim.execute.mpi.world import NodeLoad, choose_ranks, fullest_node, split_world
+from dliosim.execute.phases.context import Phase, PhaseLog, Session
+from dliosim.execute.run.benchmark_pass import prepare_datasets
+from dliosim.execute.run.workload_runner import require_all, run_verbs
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import RunSummary
+from dliosim.measure.saturation import Point, Saturation, find_most, is_decided, make_saturation
+from dliosim.model import DropCaches, Job, Loop, Prepare, Verb, Workload
+from dliosim.model.expectation import GOAL, goals_of
+from dliosim.model.verbs import flatten_verbs
+from dliosim.plan.forecast.layout_forecast import mean_compute
+from dliosim.readable import count
+
+T = TypeVar("T")
+
+#: Options of `run` that a search has not.
+_WITHOUT: Final[dict[str, Any]] = {
+    "null": False,
+    "with_null": False,
+    "verify": False,
+    "strict": False,
+    "trace": None,
+    "mtbf": None,
+    "restart_time": None,
+}
+
+#: A pass takes this time, or this many steps without waits if they take longer; passes of a number of accelerators.
+_PASS_SECONDS, _PASS_STEPS, _MOST_PASSES = 5.0, 20, 6
+
+
+class SaturateCommand(RunCommand):
+    """A search for the most accelerators that a storage feeds. An accelerator is a rank."""
+
+    unfinished = "there is no answer; the numbers of accelerators that were done have their results"
+
+    loop: Loop  #: the loop that is run, without saves and evaluations
+    goal: float  #: the storage-limited utilization that is asked for
+    most: int  #: the most accelerators that are tried
+    found: Saturation  #: the answer
+
+    def __init__(self, setup: Setup) -> None:
+        vars(setup.parsed).update(_WITHOUT)
+        super().__init__(setup)
+
+    def read(self) -> None:
+        """Compile the pattern, and choose the loop."""
+        super().read()
+        self.most = self.setup.parsed.most or self.setup.world.size
+
+        def choose() -> tuple[Workload, Loop]:
+            if self.most > self.setup.world.size:
+                text = f"--most {self.most}: an accelerator is a rank, and {count(self.setup.world.size, 'rank')} run"
+                raise UsageError(f"{text}{HELP}start more: `mpiexec -n {self.most} dliosim saturate ...`")
+            return self._reduce(self.workload)
+
+        goals = goals_of(self.workload.expectations)
+        self.workload, self.loop = self.setup.world.run_on_rank_0("choose the loop", choose)
+        self.goal = self.setup.parsed.until or goals.get(self.loop.name, GOAL)
+
+    def run(self) -> None:
+        """Prepare the data, and try numbers of accelerators."""
+        require_all([self.session])
+        prepare_datasets(self.session, set())
+        open_dataset(self.session, self.workload.dataset(self.loop.dataset))  # on ranks that wait at first, too
+        points: dict[int, Point] = {}
+        idle: dict[int, float] = {}
+
+        def reaches(number: int) -> bool:
+            point = self._run_on(number, self._run_passes)
+            assert point is not None
+            points[number] = point
+            return point.reaches
+
+        def is_busy_without_io(number: int) -> bool:
+            idle[number] = self._run_on(number, self._run_without_io)
+            return idle[number] >= self.goal
+
+        fed = find_most(reaches, self.most)
+        # Ranks that could not keep accelerators busy by themselves did not ask storage for as much as accelerators do.
+        ceiling = fed if is_busy_without_io(max(fed, 1)) else find_most(is_busy_without_io, max(fed, 1))
+        self.found = make_saturation(list(points.values()), self.most, ceiling, idle)
+        self.setup.progress.stage("")
+
+    def report(self) -> int:
+        """Print the answer on rank 0; return the exit status."""
+
+        def show() -> None:
+            from dliosim.report.run.saturation_lines import saturation_content, saturation_report
+
+            assert self.record is not None
+            place, begun = self.record.directory.make(), self.record.begun
+            if self.setup.parsed.json:
+                text = json.dumps(saturation_content(begun, self.found) | {"results": str(place)}) + "\n"
+            else:
+                text = saturation_report(begun, self.found, place)
+            print_text(text)
+
+        self.setup.world.run_on_rank_0("print the answer", show)
+        return 0
+
+    def _reduce(self, workload: Workload) -> tuple[Workload, Loop]:
+        """Return the workload that prepares the data of a loop and runs it for one pass; and this loop.
+
+        Raises UsageError if no loop can be asked.
+        """
+        name = self.setup.parsed.loop
+        verbs = [verb for verb, _ in flatten_verbs(workload.verbs)]
+        loops = [one for one in verbs if isinstance(one, Loop) and one.dataset and not one.arrivals]
+        loop = next((one for one in loops if name in (None, one.name)), None)
+        if loop is None:
+            names = ", ".join(one.name for one in loops)
+            what = f"no loop `{name}`" if name else "no loop"
+            raise UsageError(
+                f"{workload.name}: {what} that reads step after step{HELP}loops that do: {names or 'none'}"
+            )
+        computed = mean_compute(loop.compute, loop.batch)
+        if computed <= 0:
+            raise UsageError(f"{loop.name} has no compute, so no accelerators are enough for it{HELP}give it `compute`")
+        took = self.setup.parsed.pass_time or max(_PASS_SECONDS, _PASS_STEPS * computed)
+        loop = replace(loop, epochs=1, seconds=took, checkpoints=(), evaluations=())
+        prepares = [verb for verb in verbs if isinstance(verb, Prepare) and verb.dataset == loop.dataset]
+        return replace(workload, verbs=(*prepares, loop), checkpoints=(), expectations=()), loop
+
+    def _compile(self, number: int, nodes: int) -> Workload:
+        """Return the workload for a number of accelerators, which read the data of all ranks; on rank 0."""
+        from dliosim.commands.command_line.pattern_files import locate_pattern
+        from dliosim.language.compile import compile_pattern
+
+        path = locate_pattern(self.setup.parsed.pattern)
+        assert self.finder is not None and path is not None
+        compiled = compile_pattern(path, self.setup.parsed.values, Job(number, nodes), self.finder.find_known)[0]
+        return replace(self._reduce(compiled)[0], datasets=self.workload.datasets)
+
+    def _run_on(self, number: int, work: Callable[[Session], T]) -> T:
+        """Call `work` on some ranks, spread evenly over the nodes, with their session; return its result on all ranks.
+
+        Collective.
+        """
+        world, nodes = self.setup.world, min(number, self.setup.world.nodes)
+        workload = world.run_on_rank_0("read the pattern", lambda: self._compile(number, nodes))
+        chosen, polite = choose_ranks(world, number)
+        with split_world(world, int(not chosen), world.rank, polite) as part:
+            session = replace(self.session, world=part, workload=workload)
+            found = world.run_on_all(lambda: work(session) if chosen else None)
+        return world.broadcast_object(found)
+
+    def _run_passes(self, session: Session) -> Point | None:
+        """Run passes until they decide, and write their results; return the point, on rank 0. Collective."""
+        world, phases, run = session.world, list[Phase](), None
+        node = fullest_node(world, self.setup.load)
+        for passes in range(1, _MOST_PASSES + 1):
+            phases += self._run_pass(session, f"pass {passes}")
+            if world.rank == 0:
+                run = self._summarize(session, node, phases)
+            if world.broadcast_object(run is not None and is_decided(run.answers[0])):
+                break
+        if run is None:
+            return None
+        self._write(run, phases)
+        return Point(world.size, world.nodes, run.answers[0], passes)
+
+    def _run_pass(self, session: Session, name: str) -> list[Phase]:
+        """Run the loop once, from cold caches if reads go through them; return its phases. Collective."""
+        loop = session.workload.verbs[-1]
+        assert isinstance(loop, Loop)
+        is_cached = loop.access.cache != "off" and not session.options.null
+        self.setup.progress.stage(f"{count(session.world.size, 'accelerator')}, {name}")
+        gc.collect()  # no pass pays for the garbage of the one before
+        verbs: tuple[Verb, ...] = (DropCaches(), loop) if is_cached else (loop,)
+        return run_verbs(replace(session, finished=PhaseLog()), verbs, timelines=0)
+
+    def _run_without_io(self, session: Session) -> float:
+        """Run a pass that reads nothing; return the utilization with all waits, on rank 0. Collective."""
+        options = replace(session.options, null=True)
+        phases = self._run_pass(replace(session, options=options, modelled=None), "without I/O")
+        epochs = [epoch for phase in phases if isinstance(phase.summary, LoopPhase) for epoch in phase.summary.epochs]
+        found = [epoch.utilization for epoch in epochs if epoch.utilization is not None]
+        return statistics.fmean(found) if found else 0.0
+
+    def _summarize(self, session: Session, node: NodeLoad, phases: Sequence[Phase]) -> RunSummary:
+        """Return the passes of a number of accelerators with their answer, on rank 0."""
+        from dliosim.commands.job.environment import describe_environment
+        from dliosim.measure.answers.answer import answer_run
+        from dliosim.report.phase_titles import group_phases
+
+        assert self.record is not None
+        summaries = tuple(phase.summary for phase in phases)
+        run = replace(
+            self.record.begun,
+            digest=session.workload.digest(),
+            ranks=session.world.size,
+            nodes=session.world.nodes,
+            environment=describe_environment(session, node, summaries),
+            seconds=self.setup.seconds,
+            phases=summaries,
+        )
+        answers = answer_run(run, group_phases(run.loops), {self.loop.name: self.goal}, lambda override: None)
+        return replace(run, answers=answers)
+
+    def _write(self, run: RunSummary, phases: Sequence[Phase]) -> None:
+        """Write the results of a number of accelerators, on rank 0."""
+        from dliosim.report.files.results import write_results
+
+        assert self.record is not None
+        loops = [
+            (phase.summary, phase.rank_rows)
+            for phase in phases
+            if isinstance(phase.summary, LoopPhase) and phase.rank_rows is not None
+        ]
+        try:
+            place = self.record.directory.make() / f"{run.ranks:04d}"
+            place.mkdir()
+            write_results(place, run, loops, [None] * len(loops))
+        except OSError as error:
+            raise rank_0_error("write the results", error) from error

@@ -1,0 +1,141 @@
+"""The answer of `dliosim saturate`: how many accelerators a storage feeds, and a row for each number that was tried."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any, Final
+
+from dliosim.measure.results.run_summary import Answer, RunSummary, Spread
+from dliosim.measure.results.verdicts import NO_STORAGE
+from dliosim.measure.saturation import Point, Saturation
+from dliosim.readable import count, percent
+from dliosim.report.cells import percent_cell, rate_cell
+from dliosim.report.first_lines import Row, first_lines, fit_rows, name_forms, title_results
+from dliosim.report.text_table import SCREEN, Column, format_columns
+
+#: Version of what `--json` prints.
+_VERSION: Final = 1
+
+#: Where bytes came from, in words.
+_SOURCES: Final = {"modelled": "the described storage", "unknown": "storage or memory", "mixed": "storage and memory"}
+
+
+def saturation_report(begun: RunSummary, found: Saturation, place: Path) -> str:
+    """Return the first lines, the table, and where the results are."""
+    lines = [saturation_lines(begun, found), saturation_table(found)]
+    lines.append(f"side by side: {shlex.join([begun.program, 'report'])} {shlex.quote(str(place))}/*")
+    return "\n\n".join(lines) + "\n"
+
+
+def saturation_lines(begun: RunSummary, found: Saturation) -> str:
+    """Return the first lines of a search: `begun` is the run on all ranks before its first verb."""
+    shown = found.main_point.answer
+    places = {one.root: one for one in begun.environment.file_systems}
+    place = None if begun.modelled else places.get("data")
+    forms = [f"MODELLED storage {begun.modelled}"] if begun.modelled else [""]
+    title = title_results(name_forms(begun.name), begun.ranks, begun.nodes, place, forms)
+    rows = [
+        ("ANSWER", f"{_verdict(found)}, goal {percent(shown.goal, 2)}"),
+        ("NOTE" if found.limit == "ranks" else "WHY", _explain(found)),
+        (
+            "STORAGE",
+            f"{count(found.main_point.accelerators, 'accelerator')} got {_rate(shown)} from {_name_source(shown)}",
+        ),
+    ]
+    if shown.verdict == NO_STORAGE:
+        rows.append(("LIMIT", "bytes came from memory: the figures say nothing about storage"))
+    advice: list[Row] = []
+    if found.limit == "ranks":
+        line = shlex.join(["mpiexec", "-n", str(2 * begun.ranks), begun.program, *begun.arguments])
+        advice.append(("TRY", f"start more ranks; each is an accelerator:\n{line}"))
+    return first_lines(*fit_rows(title, rows, advice))
+
+
+def _verdict(found: Saturation) -> str:
+    """Return how many accelerators are fed, with the interval of this number."""
+    if not found.most:
+        return f"does not feed 1 accelerator: it is busy {_busy(found.main_point)}"
+    spread = f" ({found.low} to {found.high})" if found.low < found.high else ""
+    least = "" if found.limit == "storage" else " at least"
+    return f"feeds {count(found.most, 'accelerator')}{spread}{least}: busy {_busy(found.main_point)}"
+
+
+def _explain(found: Saturation) -> str:
+    """Return what ended the search."""
+    number, idle = max(found.without_io.items())
+    alone = f"{count(number, 'accelerator')} that read nothing {'is' if number == 1 else 'are'} busy {percent(idle, 2)}"
+    if found.limit == "client":
+        return f"these ranks are the limit: {alone}; take more cores or nodes, or a pattern with longer steps"
+    if found.limit == "ranks":
+        return f"storage has no limit up to here; {alone}"
+    above = next(one for one in found.points if one.accelerators > found.most)
+    return f"storage is the limit: {count(above.accelerators, 'accelerator')} would be busy {_busy(above)}; {alone}"
+
+
+def _busy(one: Point) -> str:
+    alone = one.answer.storage_utilization
+    return "-" if alone is None else percent(alone.mean, 2)
+
+
+def _rate(answer: Answer) -> str:
+    return rate_cell(answer.got_bytes_per_second.mean if answer.got_bytes_per_second else None)
+
+
+def _name_source(answer: Answer) -> str:
+    return _SOURCES.get(answer.source, f"the {answer.source}" if answer.source == "device" else answer.source)
+
+
+def saturation_table(found: Saturation) -> str:
+    """Return a row for each number of accelerators that was tried."""
+    rows = [(str(one.accelerators), one) for one in found.points]
+    title = "accelerators tried; busy: only storage counted, with its 95 % interval"
+    return format_columns(title, "accelerators", rows, [[one] for one in _COLUMNS], SCREEN)
+
+
+def _end(one: Point, end: str) -> float | None:
+    alone = one.answer.storage_utilization
+    return None if alone is None else float(getattr(alone, end))
+
+
+_COLUMNS: Final[list[Column[Point]]] = [
+    Column("busy", lambda one: _end(one, "mean"), percent_cell),
+    Column("at least", lambda one: _end(one, "low"), percent_cell),
+    Column("at most", lambda one: _end(one, "high"), percent_cell),
+    Column("all\nwaits", lambda one: one.answer.utilization and one.answer.utilization.mean, percent_cell),
+    Column("got", lambda one: one.answer.got_bytes_per_second and one.answer.got_bytes_per_second.mean, rate_cell),
+    Column("from", lambda one: one.answer.source, str),
+    Column("passes", lambda one: one.passes, str),
+]
+
+
+def saturation_content(begun: RunSummary, found: Saturation) -> dict[str, Any]:
+    """Return the object for `--json`."""
+    return {
+        "schema_version": _VERSION,
+        "name": begun.name,
+        "loop": found.main_point.answer.loop,
+        "goal": found.main_point.answer.goal,
+        "storage": begun.modelled or None,
+        "accelerators": {"most": found.most, "low": found.low, "high": found.high},
+        "limited_by": found.limit,
+        "utilization_without_io": {str(number): share for number, share in sorted(found.without_io.items())},
+        "points": [_point_content(one) for one in found.points],
+    }
+
+
+def _point_content(one: Point) -> dict[str, Any]:
+    def spread(value: Spread | None) -> dict[str, float] | None:
+        return None if value is None else {"mean": value.mean, "low": value.low, "high": value.high}
+
+    answer = one.answer
+    return {
+        "accelerators": one.accelerators,
+        "nodes": one.nodes,
+        "verdict": answer.verdict,
+        "source": answer.source,
+        "storage_utilization": spread(answer.storage_utilization),
+        "utilization": spread(answer.utilization),
+        "bytes_per_second": spread(answer.got_bytes_per_second),
+        "passes": one.passes,
+    }
