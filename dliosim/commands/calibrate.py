@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,9 +12,6 @@ from dliosim.commands.job.setup import Setup
 from dliosim.commands.job.terminal import print_text
 from dliosim.commands.run import RunCommand
 from dliosim.errors import HELP, UsageError
-
-#: Name of the storage in the file.
-_NAME = "here"
 
 #: Options of `run` that a calibration has not.
 _WITHOUT: Final[dict[str, Any]] = {
@@ -72,8 +70,14 @@ class CalibrateCommand(RunCommand):
             warnings = format_warnings(warnings_of(run))
             print_text("\n".join(filter(None, [warnings, calibration_table(found)])))
             with place.open("x", encoding="utf-8") as file:
-                file.write(storage_text(found, run, _NAME))
+                file.write(storage_text(found, run, _name_storage(place)))
             print_text(f"\nwritten: {place}\n")
 
         self.setup.world.run_on_rank_0("describe the storage", describe)
         return 0
+
+
+def _name_storage(place: Path) -> str:
+    """Return a name of the language for a storage, by that of its file."""
+    name = re.sub(r"\W", "_", place.stem, flags=re.ASCII)
+    return name if re.match("[A-Za-z_]", name) else f"storage_{name}"

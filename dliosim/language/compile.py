@@ -129,7 +129,7 @@ def _compile_blocks(
         here = document.source.span(0, len(document.source.line(1)))
         hint = 'add `workload NAME "what it does"` below it'
         if _list_storages(document):
-            hint = "`dliosim plan PATTERN --storage FILE` reads a file with a storage alone"
+            hint = "this file describes a storage: `run`, `plan` and `predict` take it as `PATTERN --storage FILE`"
         loader.found.append(mistake("E003", "a pattern needs a `workload` line", here, hint=hint).diagnostic)
     context = _apply_values(loader, document, given, job, finder)
     seed = _seed(context)

@@ -22,7 +22,7 @@ _UNCOUNTED = "reads are not counted[ while a save drains{drains:?}]; "
 _SENTENCES = {
     # Reasons: where the bytes came from.
     "nothing_read": "nothing was read (--null)",
-    "modelled": "reads waited as {name} is described: no file was read",
+    "modelled": "storage {name} is a description: reads waited as it says, no file was read",
     "reads_nothing": "it reads nothing",
     "memory_file_system": "the data are in a file system in memory",
     "page_cache": "all bytes came from the page cache",
@@ -97,6 +97,7 @@ _SENTENCES = {
     "more_cores": "use a node of {cores:#core} for the rank and its readers",
     "use_posix": "use POSIX calls, which readers make in parallel",
     "read_ahead": "read ahead of the steps",
+    "prefetch_more": "let all {readers:#reader} read: `prefetch` keeps no more than {batches} ahead",
     "more_readers": "read more batches in parallel",
     "find_ranks": "find how many ranks it feeds",
     "faster_storage": "use faster storage: fewer ranks or more readers do not help here",

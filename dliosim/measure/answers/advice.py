@@ -207,7 +207,10 @@ def _read_faster(
     more = 2 * loop.readers or 4
     if crowd > 1 or is_crowded:
         more = min(more, _readers_with_cores(run))
-    if loop.readers < more <= _MANY_READERS:
+    if 0 < loop.prefetch < loop.readers:  # no more readers read than batches may be ahead
+        ahead = f"{loop.readers} batches"
+        yield from change("prefetch_more", "prefetch", ahead, batches=loop.prefetch, readers=loop.readers)
+    elif loop.readers < more <= _MANY_READERS:
         yield from change("more_readers", "readers", str(more))
     elif crowd > 1 and is_crowded:
         yield _free_cores(run, loop, accepts, crowd - 1)

@@ -472,6 +472,13 @@ def test_following_the_advice_does_not_go_in_a_circle(
     pytest.fail("no end")
 
 
+@pytest.mark.parametrize(("prefetch", "kind"), [(2, "prefetch_more"), (4, "find_ranks")])
+def test_readers_that_may_not_all_read_get_more_batches_first(prefetch: int, kind: str) -> None:
+    found, *_ = answer(epoch(FAR, 1.0), readers=4, prefetch=prefetch, cache="off").advice
+    assert found.kind == kind
+    assert found.command.endswith("-D 'train.prefetch=4 batches'") is (prefetch == 2)
+
+
 def test_advice_names_the_program_as_it_was_typed() -> None:
     run = replace(on("ext4"), program="env/bin/dliosim", ranks=1)
     assert command_line(run) == "env/bin/dliosim run 'a b.dlio'"
