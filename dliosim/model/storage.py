@@ -46,6 +46,18 @@ class StorageModel:
     call_time: Annotated[float, Phrase("TIME", "call time")] = 0.0
     #: the client's own time for each step, between data and compute: 730 us of cosmoflow's 3.5 ms with DLIO 2.0
     step_time: Annotated[float, Phrase("TIME", "step time")] = 0.0
+    #: spread of `step time`, as `tail` of latencies: with a sync the slowest rank of a step holds all of them. Default:
+    #: `off`, all steps are equal
+    step_tail: Annotated[float | None, Phrase("off | pareto NUMBER", "step tail")] = None
+
+    def step_overhead(self, ranks: int) -> float:
+        """Return the mean of the longest of the ranks' own times for a step; seconds."""
+        if self.step_tail is None:
+            return self.step_time
+        # The mean of the greatest of n Pareto draws is n B(n, 1 - 1/a).
+        power = 1 / self.step_tail
+        longest = math.exp(math.lgamma(ranks + 1) + math.lgamma(1 - power) - math.lgamma(ranks + 1 - power))
+        return self.step_time * longest
 
     @property
     def file_servers(self) -> int:

@@ -54,8 +54,10 @@ def main() -> int:
             found, expected, by = _measure(ratio, sync, ranks)
             number = found["accelerators"]
             agrees = abs(number["most"] - expected) <= max(1, 0.02 * expected)
-            failed |= not agrees
-            verdict = "" if agrees else " **no**"
+            # A search that says that its own ranks were the limit says nothing about the storage.
+            is_judged = found["limited_by"] != "client"
+            failed |= is_judged and not agrees
+            verdict = "" if agrees else " **no**" if is_judged else " (not judged)"
             between = f"{number['low']} to {number['high']}"
             row(ratio, sync, expected, by, f"{number['most']}{verdict}", between, found["limited_by"])
     return int(failed)

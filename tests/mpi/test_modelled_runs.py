@@ -55,6 +55,15 @@ def test_no_epoch_is_faster_than_the_server_of_all_ranks(ranks: int, tmp_path: P
         assert epoch["seconds"] >= epoch["bytes"] / 2e6
 
 
+def test_the_slowest_ranks_own_time_is_in_each_step(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE, TRAIN)
+    quick = "dlio 1\nstorage slow {\n servers 1 of 1 GB/s\n latency 100 us\n step time 3 ms\n step tail pareto 1.5\n}\n"
+    (loop,) = phases(place.results(3, *describe(tmp_path, quick)), "train")
+    for epoch in loop["epochs"]:
+        assert epoch["seconds"] >= epoch["steps"] * 3e-3 * 1.3
+
+
 def test_settings_of_the_storage_are_given_by_name(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.write(DATASET, PREPARE, TRAIN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 from typing import cast
 
@@ -52,6 +52,8 @@ class EpochWork:
     compute_ns: list[int]
     #: time from the arrival of the request before to that of each request, ns, one a step; empty for closed loops
     gap_ns: list[int]
+    #: what the rank of a described storage takes for each step besides compute, ns; empty without one
+    own_ns: list[int] = field(default_factory=list)
 
     @property
     def steps(self) -> int:
@@ -100,7 +102,13 @@ def plan_work(
     if loop.arrivals is not None:
         gap_key = key(workload.seed, "arrivals", loop.name, epoch, world.rank)
         gaps = _convert_to_ns(draw(loop.arrivals.gap, gap_key, counters))
-    return EpochWork(extents, stored, keeps, planned, dealt, None, compute, gaps)
+    own: list[int] = []
+    if session.modelled is not None and session.modelled.model.step_time:
+        from dliosim.plan.predict.queues import draw_step_times  # most runs need none of it
+
+        own_key = key(workload.seed, "step", loop.name, epoch, world.rank)
+        own = _convert_to_ns(draw_step_times(session.modelled.model, own_key, counters))
+    return EpochWork(extents, stored, keeps, planned, dealt, None, compute, gaps, own)
 
 
 def _plan_passes(session: Session, loop: Loop, data: OpenDataset, epoch: int, steps: int) -> Extents:
@@ -222,7 +230,6 @@ class EpochSource:
         self._kept = kept
         self._data = cast(OpenDataset, data)  # only errors about samples need it
         self._whole = session.options.verify
-        self._step_ns = 0 if session.modelled is None else round(session.modelled.model.step_time * 1e9)
         self._buffer = memoryview(b"")
         self._needed = _step_bytes(work.stored.extents)
         self._bounds: list[int] = work.stored.extents.step_start.tolist()
@@ -245,8 +252,8 @@ class EpochSource:
         self._buffer, got = self._batches.wait(step)
         self.called, self.decoded = self._batches.called, self._batches.decoded
         self.processed = self._batches.processed
-        if self._step_ns:
-            sleep_until(perf_counter_ns() + self._step_ns, False)
+        if self._work.own_ns:
+            sleep_until(perf_counter_ns() + self._work.own_ns[step], False)
         if got < self._needed[step]:
             self._batches.release(step)
             # Checked here for every backend: a step that read too little would count as a fast step.

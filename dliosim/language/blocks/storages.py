@@ -24,4 +24,7 @@ def compile_storage(settings: Settings) -> StorageModel | None:
         settings.report(
             "E211", "`tail` spreads latencies, and there is no `latency`", "add `latency 400 us`", ("tail", "of 0 s")
         )
+    if built.step_tail is not None and not built.step_time:
+        message = "`step tail` spreads `step time`, and there is none"
+        settings.report("E211", message, "add `step time 2 ms`", ("step tail", "of 0 s"))
     return None if context.has_errors(before) else built

@@ -29,8 +29,11 @@ _FEWEST_STEPS: Final = 32
 #: From this utilization on, nothing but compute limits a loop.
 _BUSY: Final = 0.98
 
-#: What may limit a loop; `latency` is a rank's own chain of requests.
-Limit: TypeAlias = Literal["compute", "servers", "clients", "opens", "latency"]
+#: The share of the time lost in a step from which on the ranks' own time is what limits a loop.
+_MOST_OF_LOSS: Final = 0.5
+
+#: What may limit a loop; `latency` is a rank's own chain of requests, `step` its own time for a step.
+Limit: TypeAlias = Literal["compute", "step", "servers", "clients", "opens", "latency"]
 _READS: Final[tuple[Limit, ...]] = ("servers", "clients", "opens", "latency")
 
 
@@ -84,10 +87,18 @@ def predict_loop(workload: Workload, loop: Loop, epoch: PhaseForecast, storage: 
         statistics.fmean(one.first for one in times),
         steps,
         size * job.ranks / step if step > 0 else math.inf,
-        "compute" if mean >= _BUSY else max(_READS, key=lambda part: alone[part]),
+        _find_limit(mean, step - ideal_step, alone),
         storage.servers.number,
         alone,
     )
+
+
+def _find_limit(busy: float, lost: float, alone: dict[Limit, float]) -> Limit:
+    """Return what limits a loop whose steps lose some seconds; `alone` as in `Prediction`."""
+    if busy >= _BUSY:
+        return "compute"
+    # Reads are hidden behind compute, the ranks' own time is not.
+    return "step" if alone["step"] > _MOST_OF_LOSS * lost else max(_READS, key=lambda part: alone[part])
 
 
 def _seconds_alone(
@@ -97,7 +108,8 @@ def _seconds_alone(
     chain = demand.requests * (mean_latency(storage) + storage.call_time)
     chain += demand.calls * call_seconds(demand, storage) + wait_of_batch(loop, demand, job, storage).nonnegative_mean()
     return {
-        "compute": compute + storage.step_time,
+        "compute": compute,
+        "step": storage.step_overhead(job.ranks if loop.sync.kind != "off" else 1),
         "servers": demand.size * job.ranks / (storage.servers.number * storage.servers.rate),
         "clients": demand.size * job.ranks_per_node / (storage.client or math.inf),
         "opens": demand.opens * job.ranks / (storage.metadata or math.inf),

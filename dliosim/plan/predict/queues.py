@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.model.counter_rng import uniforms
 from dliosim.model.distributions import Distribution, constant
 from dliosim.model.storage import StorageModel
 
@@ -87,6 +88,14 @@ def wait_of_calls(service: float, think: Callable[[float], float], customers: in
         whole = (whole + service * (1 + ahead)) / 2  # half a step, so that it does not swing
     mean = whole - service
     return Distribution("gamma", (mean, mean * math.sqrt(1 + 4 * (1 - load) / (3 * load))))
+
+
+def draw_step_times(storage: StorageModel, stream: int, counter: Ints) -> Floats:
+    """Return a rank's own time for each step; seconds."""
+    if storage.step_tail is None:
+        return np.full(len(counter), storage.step_time)
+    drawn: Floats = storage.step_time * uniforms(stream, counter) ** (-1 / storage.step_tail)
+    return drawn
 
 
 class StorageQueues:

@@ -15,7 +15,15 @@ from dliosim.model.distributions import Distribution, constant
 from dliosim.model.job import Job
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
-from dliosim.plan.predict.queues import Floats, Ints, StorageQueues, mean_latency, sum_latencies, wait_of_calls
+from dliosim.plan.predict.queues import (
+    Floats,
+    Ints,
+    StorageQueues,
+    draw_step_times,
+    mean_latency,
+    sum_latencies,
+    wait_of_calls,
+)
 
 #: Shuffles of samples after which the files of a step are random.
 _SHUFFLED = ("globally", "within shard")
@@ -69,7 +77,7 @@ def run_epoch(
     started: deque[Floats] = deque(np.zeros(job.ranks) for _ in range(ahead))  # when the last steps had their batch
     ended, first = np.zeros(job.ranks), 0.0
     every = loop.sync.every if loop.sync.kind != "off" else 0
-    overhead, compute = storage.step_time if storage is not None else 0.0, key(seed, "compute")
+    compute, own = key(seed, "compute"), key(seed, "step")
     for step in range(steps):
         lane = np.full(job.ranks, step % lanes) if access.by == "batch in turn" else free.argmin(axis=0)
         begun = np.maximum(started.popleft() if ahead else ended, free[lane, rank])
@@ -77,7 +85,10 @@ def run_epoch(
         ended = np.maximum(ended, done)
         if ahead:
             started.append(ended)
-        ended = ended + overhead + _draw_compute(loop, compute, step * job.ranks + rank)
+        counter = step * job.ranks + rank
+        ended = ended + _draw_compute(loop, compute, counter)
+        if storage is not None and storage.step_time:
+            ended += draw_step_times(storage, own, counter)
         if every and (step + 1) % every == 0:
             ended = np.full(job.ranks, ended.max())
         if step == 0:

@@ -82,6 +82,7 @@ def _explain_limit(one: Prediction, job: Job, storage: StorageModel) -> str:
         chains += " (`prefetch`)"
     text: dict[Limit, str] = {
         "compute": "reads end before the steps need them",
+        "step": f"`step time` is the limit: the slowest rank takes {seconds(one.alone['step'], 2)} besides compute",
         "servers": f"the limit: {servers}, {each}/s each",
         "clients": f"the client is the limit: {size(storage.client, 3)}/s for the {job.ranks_per_node} ranks of a node",
         "opens": f"opens are the limit: {storage.metadata or 0:_.0f} per second",

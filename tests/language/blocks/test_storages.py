@@ -23,6 +23,7 @@ storage scratch "a Lustre of 16 servers" {
     stripe     1 MiB over 4 servers
     call time  20 us
     step time  730 us
+    step tail  pareto 3
 }
 """
 
@@ -41,7 +42,7 @@ def codes(place: Path, text: str) -> list[str]:
 
 def test_every_setting_is_read(tmp_path: Path) -> None:
     assert compiled(tmp_path, WHOLE) == StorageModel(
-        "scratch", Servers(16, 6.25e9), 7e9, 3e9, 400e-6, 2.1, 80_000.0, Stripe(1 << 20, 4), 20e-6, 730e-6
+        "scratch", Servers(16, 6.25e9), 7e9, 3e9, 400e-6, 2.1, 80_000.0, Stripe(1 << 20, 4), 20e-6, 730e-6, 3.0
     )
 
 
@@ -64,6 +65,8 @@ def test_parameters_and_settings_are_overridden(tmp_path: Path) -> None:
         ("servers 2 of 1 GB/s\n metadata 5 GB/s", "E111"),
         ("servers 2 of 1 GB/s\n latency 1 ms\n tail pareto 1", "E113"),
         ("servers 2 of 1 GB/s\n tail pareto 2", "E211"),
+        ("servers 2 of 1 GB/s\n step tail pareto 2", "E211"),
+        ("servers 2 of 1 GB/s\n step time 1 ms\n step tail pareto 1", "E113"),
         ("servers 2 of 1 GB/s\n stripe 1 MiB over 4 servers", "E113"),
         ("client 1 GB/s", "E003"),
         ("servers 2 of 1 GB/s\n serves 2", "E001"),

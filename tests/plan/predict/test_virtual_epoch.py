@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -90,6 +91,22 @@ def test_ranks_without_sync_do_not_wait_for_each_other() -> None:
     together = run_epoch(loop(0.0, compute=drawn), FILES, demand(1.0), 200, Job(64), None, 0)
     assert together.others == pytest.approx(199 * 64 / 65, rel=0.01)
     assert alone.others < 0.7 * together.others
+
+
+@pytest.mark.parametrize(("ranks", "tail"), [(1, 3.0), (16, 2.5), (256, 3.0)])
+def test_with_a_barrier_a_step_takes_the_longest_of_the_ranks_own_times(ranks: int, tail: float) -> None:
+    slow = replace(STORAGE, step_time=0.01, step_tail=tail)
+    steps = 4000
+    times = run_epoch(loop(0.5), FILES, demand(0.0), steps, Job(ranks), slow, 3)
+    lost = times.others / (steps - 1) - 0.5
+    assert lost == pytest.approx(slow.step_overhead(ranks), rel=0.05)
+    assert replace(slow, step_tail=None).step_overhead(ranks) == 0.01
+
+
+def test_the_longest_of_many_own_times_follows_the_law_of_extremes() -> None:
+    slow = replace(STORAGE, step_time=0.01, step_tail=2.0)
+    assert slow.step_overhead(1) == pytest.approx(0.01 * 2)
+    assert slow.step_overhead(4096) == pytest.approx(0.01 * 64 * math.gamma(0.5), rel=0.01)
 
 
 def test_the_same_seed_gives_the_same_epoch() -> None:
