@@ -162,3 +162,24 @@ def test_a_storage_without_an_end_feeds_at_least_the_most_that_are_tried(
     (tmp_path / "fast.dlio").write_text(FAST)
     assert main(["predict", "cosmoflow", "--storage", str(tmp_path / "fast.dlio")]) == 0
     assert "ANSWER   would feed 4 ranks at least: train busy 100 %" in capsys.readouterr().out
+
+
+def test_storages_that_come_with_it_are_taken_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "predict",
+        "unet3d",
+        "-D",
+        "accelerator=b200",
+        "-D",
+        "scale=1",
+        "--ranks",
+        "16",
+        "--per-node",
+        "1",
+        "--json",
+    ]
+    assert main([*words, "--storage", "amlfs", "-D", "amlfs.servers=8 of 12.5 GB/s"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["predicted"]
+    assert 0.94 < one["storage_utilization"]["mean"] < 0.98
+    assert main([*words, "--storage", "nosuch"]) == 2
+    assert "described already are 3fs, amlfs, leonardo, miyabi, nvme, shaheen3" in capsys.readouterr().err

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
+from dliosim import PATTERNS
 from dliosim.dlio import OVERRIDE_MARKS
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, UsageError
 from dliosim.model import Dataset, StorageModel, Workload
 
 
@@ -47,11 +48,21 @@ def read_storage(parsed: SimpleNamespace) -> tuple[StorageModel | None, list[tup
     from dliosim.language.compile import compile_storage
 
     path = Path(parsed.storage)
+    if not path.exists() and not path.suffix and path.name == parsed.storage:
+        path = PATTERNS / "profiles" / f"{path}.dlio"
     if not path.exists():
-        raise UsageError(f"--storage {path}: there is no such file")
+        raise UsageError(f"--storage {parsed.storage}: there is no such file{HELP}{_list_storages()}")
     name = compile_storage(path, []).storage.name
     about_storage = [pair for pair in values if pair[0].startswith(f"{name}.")]
     return compile_storage(path, about_storage).storage, [pair for pair in values if pair not in about_storage]
+
+
+def _list_storages() -> str:
+    """Return a sentence with the names of the storages that are described already."""
+    from dliosim.language.compile import describes_storage
+
+    names = sorted(path.stem for path in (PATTERNS / "profiles").glob("*.dlio") if describes_storage(path))
+    return f"described already are {', '.join(names)}; `dliosim calibrate` describes the one you have"
 
 
 def describe_dataset(dataset: Dataset) -> str:
