@@ -58,7 +58,9 @@ def calibrate(run: RunSummary) -> Calibration:
 def _fit_tails(epochs: Sequence[EpochSummary]) -> Spread | None:
     """Return the exponent of the latencies' tail over epochs; None if they hardly differ."""
     powers = _spread(epochs, lambda epoch: fit_tail(_mean_latency(epoch) / _median_latency(epoch)))
-    return powers if powers.mean < _NO_TAIL else None
+    if powers.mean >= _NO_TAIL:
+        return None
+    return Spread(powers.mean, max(powers.low, _HEAVIEST), min(powers.high, _NO_TAIL))
 
 
 def fit_tail(ratio: float) -> float:

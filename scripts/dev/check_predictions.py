@@ -26,7 +26,8 @@ _POINTS, _SHARE = 0.02, 0.05
 #: The share of cases that should agree.
 _ENOUGH = 0.95
 
-_CLI = (sys.executable, "-m", "dliosim.cli")
+#: The command line of this checkout.
+CLI = (sys.executable, "-m", "dliosim.cli")
 
 
 def draw_case(seed: int, ranks: list[int]) -> tuple[str, str, int]:
@@ -68,7 +69,7 @@ def draw_case(seed: int, ranks: list[int]) -> tuple[str, str, int]:
 
 def predict(place: Path, ranks: int) -> dict[str, Any]:
     """Return what is predicted of a case."""
-    out = run([*_CLI, "predict", *_files(place), "--ranks", str(ranks), "--per-node", str(ranks), "--json"], 600)
+    out = run([*CLI, "predict", *_files(place), "--ranks", str(ranks), "--per-node", str(ranks), "--json"], 600)
     predicted: dict[str, Any] = json.loads(out)["predicted"][0]
     step, first = predicted["step_seconds"], predicted["first_step_seconds"]
     predicted["seconds"] = first + (predicted["steps"] - 1) * step
@@ -79,7 +80,7 @@ def execute(place: Path, ranks: int) -> dict[str, Any]:
     """Return the epoch of a run on the described storage."""
     out = place / "out"
     run(
-        [mpiexec(), "-n", str(ranks), *_CLI, "run", *_files(place), "--dir", str(place / "data"), "--output", str(out)],
+        [mpiexec(), "-n", str(ranks), *CLI, "run", *_files(place), "--dir", str(place / "data"), "--output", str(out)],
         600,
     )
     results = json.loads((out / "results.json").read_text())
