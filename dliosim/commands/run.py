@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.setup import RankCommand, Setup, open_sessions
@@ -32,6 +32,7 @@ class RunCommand(RankCommand):
     """One run of a pattern."""
 
     unfinished = "no results were written"
+    kind: ClassVar[str] = "results"  #: part of the name of a new directory for results
 
     workload: Workload  #: what the pattern says
     storage: StorageModel | None  #: the described storage of a run without files
@@ -64,7 +65,7 @@ class RunCommand(RankCommand):
             from dliosim.commands.run_results import begin_record, shortage_error
 
             self.session = replace(self.session, shortage=partial(shortage_error, setup, finder))
-            self.record = begin_record(setup, self.session, node, finder)
+            self.record = begin_record(setup, self.session, node, finder, self.kind)
         if setup.parsed.trace is not None:
             from dliosim.execute.run.trace_recording import Recording  # most runs need none of it
 

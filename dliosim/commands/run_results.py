@@ -130,8 +130,11 @@ class RunRecord:
         return replace(run, expectations=evaluate(workload.expectations, run))
 
 
-def begin_record(setup: Setup, session: Session, node: NodeLoad, finder: FileFinder) -> RunRecord:
-    """Return the record of a run whose verbs begin now; from now on partial results can be written."""
+def begin_record(setup: Setup, session: Session, node: NodeLoad, finder: FileFinder, kind: str) -> RunRecord:
+    """Return the record of a run whose verbs begin now; from now on partial results can be written.
+
+    `kind` is a part of the name of a new directory for results, see `ResultsDirectory`.
+    """
     workload, world, parsed = session.workload, session.world, setup.parsed
     begun = RunSummary(
         workload.name,
@@ -153,7 +156,7 @@ def begin_record(setup: Setup, session: Session, node: NodeLoad, finder: FileFin
         mtbf=parsed.mtbf,
         restart_time=parsed.restart_time,
     )
-    directory = setup.stack.enter_context(ResultsDirectory(parsed.output, workload.name, setup.started))
+    directory = setup.stack.enter_context(ResultsDirectory(parsed.output, workload.name, setup.started, kind))
     record = RunRecord(setup, session, node, finder, directory, begun)
     setup.partial.begin(record.write_finished)
     session.finished.keep = setup.partial.keep

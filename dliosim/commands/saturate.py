@@ -48,7 +48,8 @@ _PASS_SECONDS, _PASS_STEPS, _MOST_PASSES = 5.0, 20, 6
 class SaturateCommand(RunCommand):
     """A search for the most accelerators that a storage feeds. An accelerator is a rank."""
 
-    unfinished = "there is no answer; the numbers of accelerators that were done have their results"
+    unfinished = "there is no answer"
+    kind = "saturate"
 
     loop: Loop  #: the loop that is run, without saves and evaluations
     goal: float  #: the storage-limited utilization that is asked for

@@ -380,7 +380,7 @@ COMMANDS: Final = {
             ),
             _option("--storage FILE", "no I/O: wait as on a described storage (docs/reference.md#storage)"),
             _JSON,
-            _output("results"),
+            _output("saturate"),
             *_STALLS,
         ),
     ),
