@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from dliosim.measure.results.run_summary import Answer, RunSummary, Spread
-from dliosim.measure.results.verdicts import NO_STORAGE
+from dliosim.measure.results.verdicts import CANNOT_SAY, NO_STORAGE
 from dliosim.measure.saturation import Point, Saturation
 from dliosim.readable import count, percent
+from dliosim.report.answer_sentences import sentence
 from dliosim.report.cells import percent_cell, rate_cell
 from dliosim.report.first_lines import Row, first_lines, fit_rows, name_forms, title_results
 from dliosim.report.text_table import SCREEN, Column, format_columns
@@ -31,20 +32,19 @@ def saturation_report(begun: RunSummary, found: Saturation, place: Path) -> str:
 def saturation_lines(begun: RunSummary, found: Saturation) -> str:
     """Return the first lines of a search: `begun` is the run on all ranks before its first verb."""
     shown = found.main_point.answer
+    is_memory = shown.source == "memory"
     places = {one.root: one for one in begun.environment.file_systems}
     place = None if begun.modelled else places.get("data")
     forms = [f"MODELLED storage {begun.modelled}"] if begun.modelled else [""]
     title = title_results(name_forms(begun.name), begun.ranks, begun.nodes, place, forms)
+    ran, source = count(found.main_point.accelerators, "accelerator"), "memory" if is_memory else "storage"
     rows = [
-        ("ANSWER", f"{_verdict(found)}, goal {percent(shown.goal, 2)}"),
-        ("NOTE" if found.limit == "ranks" else "WHY", _explain(found)),
-        (
-            "STORAGE",
-            f"{count(found.main_point.accelerators, 'accelerator')} got {_rate(shown)} from {_name_source(shown)}",
-        ),
+        ("ANSWER", f"{'memory ' if is_memory else ''}{_verdict(found)}, goal {percent(shown.goal, 2)}"),
+        ("NOTE" if found.limit == "ranks" else "WHY", _explain(found, source)),
+        (source.upper(), f"{ran} got {_rate(shown)} from {_name_source(shown)}"),
     ]
-    if shown.verdict == NO_STORAGE:
-        rows.append(("LIMIT", "bytes came from memory: the figures say nothing about storage"))
+    if shown.verdict in (NO_STORAGE, CANNOT_SAY) and shown.reasons:
+        rows.append(("LIMIT", f"{shown.verdict}: {sentence(shown.reasons[0])}"))
     advice: list[Row] = []
     if found.limit == "ranks":
         line = shlex.join(["mpiexec", "-n", str(2 * begun.ranks), begun.program, *begun.arguments])
@@ -61,16 +61,16 @@ def _verdict(found: Saturation) -> str:
     return f"feeds {count(found.most, 'accelerator')}{spread}{least}: busy {_busy(found.main_point)}"
 
 
-def _explain(found: Saturation) -> str:
-    """Return what ended the search."""
+def _explain(found: Saturation, source: str) -> str:
+    """Return what ended the search; `source` is what the bytes came from."""
     number, idle = max(found.without_io.items())
     alone = f"{count(number, 'accelerator')} that read nothing {'is' if number == 1 else 'are'} busy {percent(idle, 2)}"
     if found.limit == "client":
         return f"these ranks are the limit: {alone}; take more cores or nodes, or a pattern with longer steps"
     if found.limit == "ranks":
-        return f"storage has no limit up to here; {alone}"
+        return f"{source} has no limit up to here; {alone}"
     above = next(one for one in found.points if one.accelerators > found.most)
-    return f"storage is the limit: {count(above.accelerators, 'accelerator')} would be busy {_busy(above)}; {alone}"
+    return f"{source} is the limit: {count(above.accelerators, 'accelerator')} would be busy {_busy(above)}; {alone}"
 
 
 def _busy(one: Point) -> str:
