@@ -9,7 +9,7 @@ from typing import Literal, cast
 from dliosim.language.blocks import external_datasets, restores
 from dliosim.language.checks.access_checks import check_prepare
 from dliosim.language.checks.loop_checks import check_convert, check_loop, check_unread_loop
-from dliosim.language.diagnostics import Attempt, Label, Mistake, mistake
+from dliosim.language.diagnostics import Attempt, Label, mistake
 from dliosim.language.settings.access import compile_access, merge_access
 from dliosim.language.settings.block_settings import CompileContext, CompiledNouns, Settings, warn_about_draws
 from dliosim.language.syntax import declarations
@@ -69,10 +69,8 @@ class VerbCompiler:
     def _compile_verb(self, block: PatternBlock) -> Verb | None:
         if block.kind in declarations.LOOPS:
             return self._compile_loop(block)
-        if block.kind == "prepare":
+        if block.kind in ("prepare", "convert"):
             return self._compile_prepare(block)
-        if block.kind == "convert":
-            return self._compile_convert(block)
         if block.kind == "barrier":
             return Barrier()
         if block.kind == "drop caches":
@@ -81,14 +79,11 @@ class VerbCompiler:
             name = self._checkpoint_name(block.header["NAME"])
             return Save(name) if block.kind == "save" else self._compile_restore(block, name)
         scope, phrase, times = self.context.scope, block.header["phrase"].span, 1
-        with self.context.reporting(phrase):
-            try:
-                if block.kind == "pause":
-                    return self._compile_pause(block)
-                times = scope.count(scope.phrase("count", phrase).only_child)
-            except Mistake as error:
-                accepts = partial(scope.has_dimension, dimensions=(TIME if block.kind == "pause" else COUNT,))
-                raise error.note_attempt(Attempt(block.kind, "", phrase, accepts)) from None
+        accepts = partial(scope.has_dimension, dimensions=(TIME if block.kind == "pause" else COUNT,))
+        with self.context.reporting(phrase, Attempt(block.kind, "", phrase, accepts)):
+            if block.kind == "pause":
+                return self._compile_pause(block)
+            times = scope.count(scope.phrase("count", phrase).only_child)
         return self._compile_repeat(block, times) if block.kind == "repeat" else None
 
     def _compile_repeat(self, block: PatternBlock, times: int) -> Repeat:
@@ -141,42 +136,27 @@ class VerbCompiler:
         return verb
 
     def _compile_prepare(self, block: PatternBlock) -> Verb | None:
-        dataset = self._find_dataset(block.header["NAME"])
+        """Return the verb of a `prepare` or `convert` block."""
+        name, read = block.header["NAME"], block.header.get("converted")
+        source = self._read_dataset(read.only_child) if read else None
+        dataset = self._find_dataset(name)
         if dataset is not None and dataset.source:
-            raise external_datasets.prepare_refusal(self.nouns.settings[dataset.name], block.header["NAME"].span)
+            raise external_datasets.prepare_refusal(self.nouns.settings[dataset.name], name.span)
         settings = merge_access(self.context, block, block.header.get("with"))
         before = len(self.context.found)
-        verb = Prepare(
-            dataset=block.header["NAME"].text,
-            access=compile_access(settings, None),
-            afresh="AFRESH" in block.header,
-            **settings.read_fields(Prepare),
-        )
+        access, afresh = compile_access(settings, None), "AFRESH" in block.header
+        if read:
+            fields = settings.read_fields(Convert)
+            verb: Prepare = Convert(name.text, access, afresh=True, source=read.only_child.text, **fields)
+        else:
+            verb = Prepare(name.text, access, afresh, **settings.read_fields(Prepare))
+        if isinstance(verb, Convert) and verb.preprocess is not None:
+            warn_about_draws(settings, "preprocess", verb.preprocess.time)
         self.settings[id(verb)] = settings
         if dataset is not None and len(self.context.found) == before:
             check_prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
-        return verb
-
-    def _compile_convert(self, block: PatternBlock) -> Verb | None:
-        source = self._read_dataset(block.header["converted"].only_child)
-        dataset = self._find_dataset(block.header["NAME"])
-        if dataset is not None and dataset.source:
-            raise external_datasets.prepare_refusal(self.nouns.settings[dataset.name], block.header["NAME"].span)
-        settings = merge_access(self.context, block, block.header.get("with"))
-        before = len(self.context.found)
-        verb = Convert(
-            dataset=block.header["NAME"].text,
-            access=compile_access(settings, None),
-            afresh=True,
-            source=block.header["converted"].only_child.text,
-            **settings.read_fields(Convert),
-        )
-        if verb.preprocess is not None:
-            warn_about_draws(settings, "preprocess", verb.preprocess.time)
-        self.settings[id(verb)] = settings
-        if source is not None and dataset is not None and len(self.context.found) == before:
-            check_prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
-            check_convert(settings, verb, self.nouns.settings, source, dataset)
+            if isinstance(verb, Convert) and source is not None:
+                check_convert(settings, verb, self.nouns.settings, source, dataset)
         return verb
 
     # ---- loops ----------------------------------------------------------------------------------------------------

@@ -70,12 +70,15 @@ class CompileContext:
         collect(self.found, finding)
 
     @contextmanager
-    def reporting(self, at: Span | None = None) -> Iterator[None]:
-        """Collect, as `report` does, a mistake raised in the `with` block; the code after it still runs."""
+    def reporting(self, at: Span | None = None, attempt: Attempt | None = None) -> Iterator[None]:
+        """Collect, as `report` does, a mistake raised in the `with` block; the code after it still runs.
+
+        `attempt` is what the user tried to write there.
+        """
         try:
             yield
         except Mistake as error:
-            self.report(error, at)
+            self.report(error.note_attempt(attempt) if attempt else error, at)
 
     def has_errors(self, before: int) -> bool:
         """Return whether there are errors behind the first `before` findings."""
@@ -95,21 +98,13 @@ class CompileContext:
         same = [noun for noun in nouns.values() if noun.kind == kind]
         listed = f"{_plural_name(kind)} here: {', '.join(sorted(noun.name for noun in same)) or 'none'}"
         if block is not None:
-            error = mistake(
-                "E105",
-                f"`{name.text}` is {_kind_with_article(block.kind)}, not {_kind_with_article(kind)}",
-                name.span,
-                f"{_kind_with_article(kind)} is needed here",
-                more=[Label(block.place, f"{_kind_with_article(block.kind)}")],
-                hint=listed,
-            )
-            raise error
+            other, needed = _kind_with_article(block.kind), _kind_with_article(kind)
+            message, more = f"`{name.text}` is {other}, not {needed}", [Label(block.place, other)]
+            raise mistake("E105", message, name.span, f"{needed} is needed here", more=more, hint=listed)
         if not same:
             listed = f"{listed}; `{kind} {name.text} {{` above begins the block that defines it"
-        near = suggest_word(name.text, (noun.name for noun in same))
-        raise mistake(
-            "E101", f"unknown {kind_name(kind)} `{name.text}`", name.span, "not defined", hint=join_hints(near, listed)
-        )
+        hint = join_hints(suggest_word(name.text, (noun.name for noun in same)), listed)
+        raise mistake("E101", f"unknown {kind_name(kind)} `{name.text}`", name.span, "not defined", hint=hint)
 
 
 @dataclass(slots=True)
@@ -161,12 +156,9 @@ class Settings:
 
     def convert(self, line: Setting, convert: Callable[[SyntaxNode], T], default: T) -> T:
         """Return the value of one line, or the default if it has a mistake, which is reported."""
-        with self.context.reporting(line.phrase):
-            try:
-                return convert(self.parse_line(line))
-            except Mistake as error:
-                accepts = partial(self._is_readable, line, convert)
-                raise error.note_attempt(Attempt(line.head, self.block.kind, line.phrase, accepts)) from None
+        accepts = partial(self._is_readable, line, convert)
+        with self.context.reporting(line.phrase, Attempt(line.head, self.block.kind, line.phrase, accepts)):
+            return convert(self.parse_line(line))
         return default
 
     def _is_readable(self, line: Setting, convert: Callable[[SyntaxNode], T], text: str) -> bool:
@@ -250,7 +242,7 @@ def _percent(share: float) -> str:
 
 def kind_name(kind: str) -> str:
     """Return the word that messages use for a kind of noun."""
-    return "data set" if kind == "dataset" else "access" if kind == "access" else kind
+    return "data set" if kind == "dataset" else kind
 
 
 def _kind_with_article(kind: str) -> str:
