@@ -230,6 +230,7 @@ class EpochSource:
         self._kept = kept
         self._data = cast(OpenDataset, data)  # only errors about samples need it
         self._whole = session.options.verify
+        self._own_ns = work.own_ns
         self._buffer = memoryview(b"")
         self._needed = _step_bytes(work.stored.extents)
         self._bounds: list[int] = work.stored.extents.step_start.tolist()
@@ -252,8 +253,8 @@ class EpochSource:
         self._buffer, got = self._batches.wait(step)
         self.called, self.decoded = self._batches.called, self._batches.decoded
         self.processed = self._batches.processed
-        if self._work.own_ns:
-            sleep_until(perf_counter_ns() + self._work.own_ns[step], False)
+        if self._own_ns:
+            sleep_until(perf_counter_ns() + self._own_ns[step], False)
         if got < self._needed[step]:
             self._batches.release(step)
             # Checked here for every backend: a step that read too little would count as a fast step.
