@@ -326,9 +326,7 @@ _SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
     "size": lambda data: write_distribution(data.size, write_size) if not (data.shape or data.columns) else None,
     "columns": _columns,
     "shape": _shape,
-    "datasets": lambda data: (
-        ", ".join(f'"{name}"' for name in data.names) or (None if data.columns else str(data.parts))
-    ),
+    "datasets": _datasets,
     "layout": _layout,
     "prepared by": lambda layout: count(layout.files, "rank") if layout.kind == "file per rank" else None,
     "chunk": _chunk,

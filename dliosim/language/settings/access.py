@@ -27,9 +27,9 @@ def read_hint_set(scope: Scope, together: int, node: SyntaxNode) -> tuple[HintSe
     """
     if node.kind == "library":
         return "library", ()
-    if node.kind == "no_aggregation":
-        return "no-aggregation", (*_aggregation_pairs("disable"), *_SIEVING_OFF)
-    pairs = [*_aggregation_pairs("enable"), *_SIEVING_OFF]
+    name: HintSet = "two-phase" if node.kind == "two_phase" else "no-aggregation"
+    pairs = [(f"romio_cb_{way}", "enable" if name == "two-phase" else "disable") for way in ("read", "write")]
+    pairs += [(f"romio_ds_{way}", "disable") for way in ("read", "write")]
     aggregators, buffer = node.find("aggregators"), node.find("collective_buffer")
     if aggregators is not None:
         wanted = scope.count(aggregators.only_child)
@@ -44,14 +44,7 @@ def read_hint_set(scope: Scope, together: int, node: SyntaxNode) -> tuple[HintSe
         pairs += [("cb_nodes", str(wanted)), ("cb_config_list", f"*:{-(-wanted // nodes)}")]
     if buffer is not None:
         pairs.append(("cb_buffer_size", str(scope.size(buffer.only_child, 1, MAX_TRANSFER))))
-    return "two-phase", tuple(pairs)
-
-
-_SIEVING_OFF: Pairs = (("romio_ds_read", "disable"), ("romio_ds_write", "disable"))
-
-
-def _aggregation_pairs(state: str) -> Pairs:
-    return ("romio_cb_read", state), ("romio_cb_write", state)
+    return name, tuple(pairs)
 
 
 #: The default `transfer` of prepare and checkpoint in bytes: it bounds memory, and small samples are written together.
@@ -102,13 +95,9 @@ def _api(node: SyntaxNode) -> Api:
 
 def _readers(settings: Settings, node: SyntaxNode) -> dict[str, Any]:
     if node.find("PROCESSES") is not None:
-        raise mistake(
-            "E003",
-            "`readers K processes` is kept for a later version of the language",
-            node.span,
-            "not in version 1",
-            hint="readers are threads: `readers 4 by batch`",
-        )
+        message = "`readers K processes` is kept for a later version of the language"
+        hint = "readers are threads: `readers 4 by batch`"
+        raise mistake("E003", message, node.span, "not in version 1", hint=hint)
     by = "sample" if node.find("by_sample") else "batch in turn" if node.find("in_turn") else "batch"
     return {"readers": settings.context.scope.count(node.children[0], 0, 1024), "by": by}
 

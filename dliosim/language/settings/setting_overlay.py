@@ -41,12 +41,8 @@ def merge_layers(context: CompileContext) -> None:
     document = context.document
     for block in (*document.nouns.values(), *document.walk_verbs()):
         for layer in block.layers:
-            block.settings = overlay(
-                block.settings, _file_settings(context, block, _name_lines(layer, document.params))
-            )
-        block.settings = overlay(
-            block.settings, _override_settings(context, _name_lines(block.overrides, document.params))
-        )
+            block.settings = overlay(block.settings, _file_settings(context, block, layer))
+        block.settings = overlay(block.settings, _override_settings(context, block.overrides))
 
 
 def overlay(below: Iterable[Setting], above: Iterable[Setting]) -> list[Setting]:
@@ -78,7 +74,7 @@ def duplicate_override(place: Span, first: Span) -> Mistake:
 
 def _file_settings(context: CompileContext, block: PatternBlock, lines: Sequence[Setting]) -> list[Setting]:
     first: dict[tuple[str, ...], Setting] = {}
-    for line in lines:
+    for line in _name_lines(lines, context.document.params):
         other = first.setdefault((line.head, *line.sub), line)
         if other is not line:
             block.broken = True
@@ -98,7 +94,7 @@ def _value_labels(context: CompileContext, *lines: Setting) -> Iterable[Label]:
 
 def _override_settings(context: CompileContext, lines: Sequence[Setting]) -> list[Setting]:
     first: dict[tuple[str, ...], Setting] = {}
-    for line in lines:
+    for line in _name_lines(lines, context.document.params):
         # Two overrides are the same where `overlay` would let one replace the other.
         other = first.setdefault((line.head, *line.sub[:1]), line)
         if other is not line:
@@ -179,20 +175,18 @@ def _apply_override(document: Document, name: str, place: Span, phrase: Span, gi
 def _override_setting(document: Document, name: str, setting: Setting) -> None:
     named = blocks_by_name(document)
     blocks = named.get(name, [])
+    target = f"{name}.{setting.head}"
     if not blocks:
         hint = f"blocks here: {', '.join(sorted(named)) or 'none'}"
-        target = f"{name}.{setting.head}"
         raise _unknown_override(target, setting.phrase, setting.place, "no block of this name", hint)
     taking = [block for block in blocks if setting.head in declarations.SETTINGS[block.kind]]
     if not taking:
-        known = declarations.SETTINGS[blocks[0].kind]
-        hint = f"settings of `{name}`: {', '.join(sorted(known))}"
-        target = f"{name}.{setting.head}"
+        hint = f"settings of `{name}`: {', '.join(sorted(declarations.SETTINGS[blocks[0].kind]))}"
         raise _unknown_override(target, setting.phrase, setting.place, "no setting of this name", hint)
     if len({block.kind for block in taking}) > 1:
         kinds = " and ".join(sorted(f"a {block.kind}" for block in taking))
         hint = "give one of them another name"
-        raise mistake("E104", f"`-D {name}.{setting.head}` could mean {kinds}", setting.place, "two blocks", hint=hint)
+        raise mistake("E104", f"`-D {target}` could mean {kinds}", setting.place, "two blocks", hint=hint)
     for block in taking:
         block.overrides.append(setting)
 

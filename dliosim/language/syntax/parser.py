@@ -136,20 +136,7 @@ _DESCRIBED: Final = {
     "_COMMA": "`,`",
     "_LPAR": "`(`",
     "FIGURE": f"{', '.join(_FIGURES[:-1])} or {_FIGURES[-1]}",
-    "_MPI_INDEPENDENT": "`mpi-independent`",
-    "_MPI_COLLECTIVE": "`mpi-collective`",
-    "TP_DP_PP": "`tp-dp-pp`",
-    "TP_PP_DP": "`tp-pp-dp`",
-    "_TWO_PHASE": "`two-phase`",
-    "_NO_AGGREGATION": "`no-aggregation`",
-}
-_HYPHENED_WORDS: Final = {
-    "TP_DP_PP",
-    "TP_PP_DP",
-    "_MPI_INDEPENDENT",
-    "_MPI_COLLECTIVE",
-    "_TWO_PHASE",
-    "_NO_AGGREGATION",
+    "PER_SAMPLE": "`per sample`",
 }
 FUNCTIONS: Final = ("min", "max", "ceil", "floor", "log2")
 DISTRIBUTIONS: Final = ("normal", "lognormal", "uniform", "exponential", "gamma", "poisson")
@@ -252,10 +239,14 @@ def _setting_hint(rule: str, word: str) -> str:
     return f"does the setting `{word}` begin here? It needs a line of its own" if block_kinds(word) else ""
 
 
+def _keyword(terminal: str) -> str:
+    """Return the word of the language that a terminal of the grammar matches."""
+    return terminal.strip("_").lower().replace("_", "-")
+
+
 def _keywords(expected: set[str]) -> list[str]:
     """Return the words of the language among the expected tokens."""
-    names = (expected - _DESCRIBED.keys() - _QUANTITY - _SILENT) | (expected & _HYPHENED_WORDS)
-    words = [name.strip("_").lower().replace("_", "-") for name in sorted(names)]
+    words = [_keyword(name) for name in sorted(expected - _DESCRIBED.keys() - _QUANTITY - _SILENT)]
     return [*words, *(EXPECTABLE if "FIGURE" in expected else ())]
 
 
@@ -277,7 +268,7 @@ def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
 
 def _list_expected(names: Iterable[str]) -> str:
     names = set(names)
-    words = {_DESCRIBED.get(name, f"`{name.strip('_').lower()}`") for name in names - _QUANTITY - _SILENT}
+    words = {_DESCRIBED.get(name, f"`{_keyword(name)}`") for name in names - _QUANTITY - _SILENT}
     if names >= {"NUMBER", "PARAM"}:
         words.add("a quantity")
     ordered = sorted(words, key=lambda word: (word == "the end of the line", not word.startswith("`"), word))
