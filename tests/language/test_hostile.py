@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dliosim import PATTERNS
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.language.syntax import declarations
@@ -438,3 +439,10 @@ def test_what_a_mutant_once_ended_with_a_traceback_is_refused_with_a_line(tmp_pa
     with pytest.raises(PatternError) as refused:
         compile_pattern(pattern, [], Job(2))
     assert all(found.labels for found in refused.value.diagnostics)
+
+
+def test_an_override_of_a_setting_that_a_block_has_in_no_form_is_a_mistake() -> None:
+    override = ("train.from files", "100 opens/s")
+    with pytest.raises(PatternError) as error:
+        compile_pattern(PATTERNS / "cosmic_tagger.dlio", [override], Job(4))
+    assert [found.code for found in error.value.diagnostics] == ["E104"]

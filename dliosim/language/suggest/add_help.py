@@ -45,6 +45,8 @@ def mend_override(place: Span, phrase: Span, document: Document) -> str:
                 return f"write `-D {same}={quote_value(value)}`"
             phrases = find_phrases(*found, source)
             forms = phrases or synonyms.list_forms(found[0].setting, blocks[home])[:3]
+            if not forms:  # the setting has no forms in this kind of block
+                continue
             pairs = [f"-D {quote_pair(f'{home}.{keyword}', fill_names(one, source))}" for one in forms]
             return f"{'write' if phrases or not value else 'it is written as'} {write_all(pairs)}"
     return fill_names(synonyms.find_entry(word, synonyms.ELSEWHERE).replace("the line ", "it ").format(value), source)
