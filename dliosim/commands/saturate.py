@@ -14,7 +14,6 @@ from dliosim.commands.job.terminal import print_text
 from dliosim.commands.run import RunCommand
 from dliosim.errors import HELP, UsageError
 from dliosim.execute.datasets.open_dataset import open_dataset
-from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.world import NodeLoad, choose_ranks, fullest_node, split_world
 from dliosim.execute.phases.context import Phase, PhaseLog, Session
 from dliosim.execute.run.benchmark_pass import prepare_datasets
@@ -95,7 +94,9 @@ class SaturateCommand(RunCommand):
 
         fed = find_most(reaches, self.most)
         # Ranks that could not keep accelerators busy by themselves did not ask storage for as much as accelerators do.
-        ceiling = fed if is_busy_without_io(max(fed, 1)) else find_most(is_busy_without_io, max(fed, 1))
+        ceiling = max(fed, 1)
+        if not is_busy_without_io(ceiling):
+            ceiling = find_most(is_busy_without_io, ceiling)
         self.found = make_saturation(list(points.values()), self.most, ceiling, idle)
         self.setup.progress.stage("")
 
@@ -162,19 +163,16 @@ class SaturateCommand(RunCommand):
             found = world.run_on_all(lambda: work(session) if chosen else None)
         return world.broadcast_object(found)
 
-    def _run_passes(self, session: Session) -> Point | None:
-        """Run passes until they decide, and write their results; return the point, on rank 0. Collective."""
-        world, phases, run = session.world, list[Phase](), None
+    def _run_passes(self, session: Session) -> Point:
+        """Run passes until they decide, and write their results; return the point. Collective."""
+        world, phases = session.world, list[Phase]()
         node = fullest_node(world, self.setup.load)
         for passes in range(1, _MOST_PASSES + 1):
-            phases += self._run_pass(session, f"pass {passes}")
-            if world.rank == 0:
-                run = self._summarize(session, node, phases)
-            if world.broadcast_object(run is not None and is_decided(run.answers[0])):
+            phases.extend(self._run_pass(session, f"pass {passes}"))
+            run = world.run_on_rank_0("judge the passes", lambda: self._summarize(session, node, phases))
+            if is_decided(run.answers[0]):
                 break
-        if run is None:
-            return None
-        self._write(run, phases)
+        world.run_on_rank_0("write the results", lambda: self._write(run, phases))
         return Point(world.size, world.nodes, run.answers[0], passes)
 
     def _run_pass(self, session: Session, name: str) -> list[Phase]:
@@ -196,7 +194,7 @@ class SaturateCommand(RunCommand):
         return statistics.fmean(found) if found else 0.0
 
     def _summarize(self, session: Session, node: NodeLoad, phases: Sequence[Phase]) -> RunSummary:
-        """Return the passes of a number of accelerators with their answer, on rank 0."""
+        """Return the passes of a number of accelerators with their answer, on rank 0; UsageError if it says nothing."""
         from dliosim.commands.job.environment import describe_environment
         from dliosim.measure.answers.answer import answer_run
         from dliosim.report.phase_titles import group_phases
@@ -213,6 +211,10 @@ class SaturateCommand(RunCommand):
             phases=summaries,
         )
         answers = answer_run(run, group_phases(run.loops), {self.loop.name: self.goal}, lambda override: None)
+        if answers[0].storage_utilization is None:
+            data, ran = self.loop.dataset, count(run.ranks, "accelerator")
+            cure = f"give it more samples, as `-D {data}.samples=...`, or a lower `--most`"
+            raise UsageError(f"{ran}: the data of `{data}` last for one step, which says nothing{HELP}{cure}")
         return replace(run, answers=answers)
 
     def _write(self, run: RunSummary, phases: Sequence[Phase]) -> None:
@@ -225,9 +227,6 @@ class SaturateCommand(RunCommand):
             for phase in phases
             if isinstance(phase.summary, LoopPhase) and phase.rank_rows is not None
         ]
-        try:
-            place = self.record.directory.make() / f"{run.ranks:04d}"
-            place.mkdir()
-            write_results(place, run, loops, [None] * len(loops))
-        except OSError as error:
-            raise rank_0_error("write the results", error) from error
+        place = self.record.directory.make() / f"{run.ranks:04d}"
+        place.mkdir()
+        write_results(place, run, loops, [None] * len(loops))

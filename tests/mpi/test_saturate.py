@@ -80,6 +80,12 @@ def test_ranks_that_cannot_compute_that_fast_are_the_limit(tmp_path: Path) -> No
     assert found["utilization_without_io"]["1"] < 0.85
 
 
+def test_a_storage_too_slow_for_one_is_the_limit(tmp_path: Path) -> None:
+    found = saturate(3, tmp_path, "--storage", "w.dlio", "-D", "w.servers=1 of 1 MB/s")
+    assert (found["accelerators"]["most"], found["limited_by"]) == (0, "storage")
+    assert [one["accelerators"] for one in found["points"]] == [1]
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -93,3 +99,12 @@ def test_what_cannot_be_asked_is_refused(more: list[str], message: str, tmp_path
     done = run_command(2, ["saturate", "need.dlio", "--dir", "data", *more], tmp_path, 60)
     assert message in only_error(done, 2)
     assert not (tmp_path / "data").exists()
+
+
+def test_data_of_one_step_are_refused_on_all_ranks(tmp_path: Path) -> None:
+    (tmp_path / "need.dlio").write_text(PATTERN)
+    few = ["-D", "d.samples=6", "-D", "d.layout=6 files"]
+    done = run_command(3, ["saturate", "need.dlio", "--dir", "data", "--pass-time", "1 s", *few], tmp_path, 60)
+    message = only_error(done, 2)
+    assert "accelerators: the data of `d` last for one step" in message
+    assert "-D d.samples=..." in done.stderr

@@ -43,8 +43,9 @@ def saturation_lines(begun: RunSummary, found: Saturation) -> str:
         ("NOTE" if found.limit == "ranks" else "WHY", _explain(found, source)),
         (source.upper(), f"{ran} got {_rate(shown)} from {_name_source(shown)}"),
     ]
-    if shown.verdict in (NO_STORAGE, CANNOT_SAY) and shown.reasons:
-        rows.append(("LIMIT", f"{shown.verdict}: {sentence(shown.reasons[0])}"))
+    above = next((one.answer for one in found.points if one.accelerators > found.most), shown)
+    doubts = [one for one in (shown, above) if one.verdict in (NO_STORAGE, CANNOT_SAY) and one.reasons]
+    rows += [("LIMIT", f"{one.verdict}: {sentence(one.reasons[0])}") for one in doubts[:1]]
     advice: list[Row] = []
     if found.limit == "ranks":
         line = shlex.join(["mpiexec", "-n", str(2 * begun.ranks), begun.program, *begun.arguments])
