@@ -97,7 +97,7 @@ _SENTENCES = {
     "more_cores": "use a node of {cores:#core} for the rank and its readers",
     "use_posix": "use POSIX calls, which readers make in parallel",
     "read_ahead": "read ahead of the steps",
-    "prefetch_more": "let all {readers:#reader} read: `prefetch` keeps no more than {batches} ahead",
+    "prefetch_more": "let all {readers:#reader} read: `prefetch` keeps no more than {batches:#batch,batches} ahead",
     "more_readers": "read more batches in parallel",
     "find_ranks": "find how many ranks it feeds",
     "faster_storage": "use faster storage: fewer ranks or more readers do not help here",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,8 +21,9 @@ from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.machine import FileSystem
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Advice, Answer, Reason, RunSummary
-from dliosim.report.answer_sentences import sentence
+from dliosim.report.answer_sentences import plain_content, sentence
 from dliosim.report.phase_titles import group_phases
+from dliosim.report.reader.typed_json import read_object
 from tests.report import sample
 
 GB = 10**9
@@ -47,12 +49,15 @@ def epoch(alone: float | None, device: float | None, **changed: Any) -> EpochSum
 def answer(
     *epochs: EpochSummary, kind: str = "ext4", goal: float = 0.9, accepted: bool = True, **changed: Any
 ) -> Answer:
-    """Answer for a loop of these epochs on a file system of a kind."""
+    """Answer for a loop of these epochs on a file system of a kind; results.json gives back what it says."""
     (train, *_) = sample.run().loops
     loop = replace(train, **({"epochs": epochs, "prefetch": 0} | changed))
-    return answer_run(on(kind, loop), group_phases([loop]), {"train": goal}, lambda override: () if accepted else None)[
-        0
-    ]
+    run, goals = on(kind, loop), {"train": goal}
+    made, *_ = answer_run(run, group_phases([loop]), goals, lambda override: () if accepted else None)
+    kept = read_object(Answer, json.loads(json.dumps(plain_content(made))))
+    assert list(map(sentence, kept.reasons)) == list(map(sentence, made.reasons))
+    assert list(map(sentence, kept.advice)) == list(map(sentence, made.advice))
+    return made
 
 
 def kinds(reasons: Sequence[Reason]) -> list[str]:
