@@ -96,10 +96,6 @@ def test_help_of_a_misspelt_command_is_a_mistake_with_the_line_that_gives_it() -
     assert suggest(["cosmoflow", "--help"]) == ["run", "cosmoflow", "--help"]
 
 
-def test_a_trace_without_a_word_is_exported() -> None:
-    assert suggest(["trace", "my-results"]) == ["trace", "export", "my-results"]
-
-
 def test_an_option_without_a_meaning_is_dropped_and_no_argument_with_it(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

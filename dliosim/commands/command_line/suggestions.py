@@ -243,9 +243,6 @@ def _mend_value(line: _Line, message: str) -> None:
     options = re.findall(r"(?<![\w-])--[a-z][\w-]*", message)
     if len(options) > 1 and options[1] in line.words:
         line.replace(message, line.words.index(options[1]), 1, [])
-    if found := re.match(r"argument (\w+): invalid choice", message):
-        choices = next(one["choices"] for _, one in COMMANDS[line.words[0]].options if one.get("metavar") == found[1])
-        line.replace(f"`{line.words[1]}` is nothing that `dliosim {line.words[0]}` does", 1, 0, choices[:1])
     if (found := re.match(r"argument (-[\w-]+): (.*)", message)) and found[1] in line.words:
         (option, reason), name = found.groups(), line.words[0]
         value = " ".join(line.words[line.words.index(option) :][:2])

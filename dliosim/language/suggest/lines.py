@@ -11,7 +11,7 @@ from dliosim.language.source import SourceText, Span
 from dliosim.language.suggest import synonyms
 from dliosim.language.suggest.slips import NO, clean, mend
 from dliosim.language.suggest.typed import fill_names, write_all, write_line, write_singular
-from dliosim.language.syntax.declarations import BLOCKS, MUST_OPEN, REPEATED, STATEMENTS, list_settings
+from dliosim.language.syntax.declarations import BLOCKS, MUST_OPEN, STATEMENTS, list_settings
 from dliosim.model import EXPECTABLE
 from dliosim.units import COUNT, UNITS
 
@@ -77,7 +77,7 @@ def mend_line(attempt: Attempt) -> str:
     if re.match(r"//|/\*|--|;", text):
         return f"comments begin with `#`: write `# {clean(re.sub(r'^[/*;-]+|[*]/$', '', text))}`"
     if kind in BLOCKS and (found := synonyms.find_setting(text, kind)):
-        return _replace_given(found, _find_block(line), line)
+        return _write_setting(found, line)
     homes = [(home, found) for home in HOMES if home != kind and (found := synonyms.find_setting(text, home))]
     word, rest = synonyms.split_words(text, 1)
     if kind not in BLOCKS and (
@@ -92,45 +92,24 @@ def mend_line(attempt: Attempt) -> str:
     if homes:
         return _write_elsewhere(*homes[0], line)
     near = synonyms.suggest_setting(text, kind) if kind in BLOCKS else None
-    return _replace_given(near, "", line) if near else ""
+    return _write_setting(near, line) if near else ""
 
 
 def _write_elsewhere(kind: str, found: tuple[synonyms.Meaning, str], line: Span) -> str:
     """Return what to type in a block of another kind than that of the line."""
-    source = line.source
-    there = re.search(rf"^\s*{kind}\b.*\{{", source.text, re.MULTILINE)
-    where = (
-        f" in the block `{kind}`"
-        if there
-        else f" in a block `{kind} {'{' if kind in ('train', 'infer') else 'NAME {'}`"
-    )
-    body = _find_block(source.span(there.end(), there.end())) if there else ""
-    return _replace_given(found, body, line, where, f"the block `{kind}`")
+    if re.search(rf"^\s*{kind}\b.*\{{", line.source.text, re.MULTILINE):
+        return _write_setting(found, line, f" in the block `{kind}`")
+    return _write_setting(found, line, f" in a block `{kind} {'{' if kind in ('train', 'infer') else 'NAME {'}`")
 
 
-def _replace_given(
-    found: tuple[synonyms.Meaning, str], body: str, line: Span, where: str = "", block: str = "the block"
-) -> str:
-    """Return the line of a setting to type, with the line of a block's text that it replaces, if there is one."""
+def _write_setting(found: tuple[synonyms.Meaning, str], line: Span, where: str = "") -> str:
+    """Return the line of a setting to type, or lines as they may be; `where`: the block that takes it, if another."""
     (meaning, rest), source = found, line.source
     phrases, keyword = find_phrases(meaning, rest, source), meaning.setting.keyword
-    forms = (
-        phrases or [fill_names(form, source) for form in synonyms.list_forms(meaning.setting, meaning.kind)] or ["…"]
-    )
-    lines = [f"{keyword} {form}".strip() for form in forms]
-    there = [" ".join(one.split()) for one in re.findall(rf"^[^\S\n]*({keyword}\b[^#\n{{}}]*)", body, re.MULTILINE)]
-    if lines[0] in there:
-        return f"leave this line out: {block} has `{lines[0]}`"
-    alone = not there or keyword in REPEATED
-    written = write_all([write_line(line, one) if alone and not where else one for one in lines])
-    answer = f"{'write' if phrases or not clean(rest) else 'it is written as'} {written}{where}"
-    return answer if alone else f"{answer}, in place of `{there[0]}`, and leave this line out"
-
-
-def _find_block(place: Span) -> str:
-    """Return the text of the block around a place, without blocks before the place; an empty text outside of blocks."""
-    before = re.sub(r"\{[^{}]*\}", "", place.source.text[: place.start])
-    return before.rpartition("{")[2] + place.source.text[place.end :].partition("}")[0] if "{" in before else ""
+    forms = phrases or [fill_names(form, source) for form in synonyms.list_forms(meaning.setting, meaning.kind)]
+    lines = [f"{keyword} {form}".strip() for form in forms or ["\u2026"]]
+    written = write_all(lines if where else [write_line(line, one) for one in lines])
+    return f"{'write' if phrases or not clean(rest) else 'it is written as'} {written}{where}"
 
 
 def _mend_statement(line: Span, setting: str) -> str:

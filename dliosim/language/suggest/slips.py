@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import Final
 
-from dliosim.language.syntax.parser import BITS, TIME_WORDS
+from dliosim.language.syntax.parser import BITS
 from dliosim.units import UNITS
 
 MAX_LENGTH: Final = 80  # of a phrase that is mended
@@ -31,6 +31,12 @@ _AMOUNT: Final = re.compile(rf"\b{_NUMBER}(?: ?(?:[KMGTP]i?B|kB|B|ms|us|s)(?:/s)
 _BASE: Final = ("B", "s", "ms", "B/s", "samples/s")
 YES: Final = {"true", "yes", "on", "enabled", "enable"}
 NO: Final = {"false", "no", "0", "off", "disabled", "disable", "none", "null", "read", "sequential", "write"}
+#: Units for other words.
+_UNITS: Final = {
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"), "msec": "ms",
+    **dict.fromkeys(("usec", "\u00b5s", "\u03bcs"), "us"), **dict.fromkeys(("minute", "minutes", "mins"), "min"),
+    **dict.fromkeys(("hour", "hours", "hr"), "h"), **dict.fromkeys(("byte", "bytes"), "B"), "percent": "%",
+}  # fmt: skip
 #: The words of the language for words of phrases.
 _WORDS: Final = {
     "process": ("rank",), "processes": ("ranks",), "gpu": ("rank",), "gpus": ("ranks",), "iterations": ("steps",),
@@ -114,8 +120,8 @@ def list_units(word: str) -> list[str]:
         return ["min", "ms", "MiB", "MB"]
     if BITS.fullmatch(word):
         return []
-    if word in TIME_WORDS:
-        return [TIME_WORDS[word]]
+    if word in _UNITS:
+        return [_UNITS[word]]
     per_second = re.fullmatch(r"(.*?)(?:/s|ps)", word)
     if per_second and word not in UNITS:
         return [f"{unit}/s" for unit in list_units(per_second[1]) if f"{unit}/s" in UNITS]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from dliosim.language.diagnostics import Mistake, mistake, suggest_word
 from dliosim.language.source import MAX_LINE_LENGTH, Span
 from dliosim.language.syntax.build import TABLES, grammar_text, parser_options, table_identity
-from dliosim.language.syntax.declarations import block_kinds
 from dliosim.model import EXPECTABLE
 from dliosim.units import UNITS
 
@@ -140,38 +139,11 @@ _DESCRIBED: Final = {
 }
 FUNCTIONS: Final = ("min", "max", "ceil", "floor", "log2")
 DISTRIBUTIONS: Final = ("normal", "lognormal", "uniform", "exponential", "gamma", "poisson")
-_AMBIGUOUS: Final = {
-    "m": "min (minutes), ms (milliseconds) or MB (10^6 bytes)",
-    "K": "kB (10^3 bytes) or KiB (2^10 bytes)",
-    "b": "B (bytes)",
-}
-TIME_WORDS: Final = {
-    "sec": "s",
-    "secs": "s",
-    "second": "s",
-    "seconds": "s",
-    "msec": "ms",
-    "usec": "us",
-    "\u00b5s": "us",
-    "\u03bcs": "us",
-    "minute": "min",
-    "minutes": "min",
-    "mins": "min",
-    "hour": "h",
-    "hours": "h",
-    "hr": "h",
-    "byte": "B",
-    "bytes": "B",
-    "percent": "%",
-}
-
-
 #: Rules in which a number is a count, which words follow.
 _CONTINUED_BY: Final = (
     *("batch", "communicator", "cadence", "layout", "prefetch", "evaluate", "ranks", "requests", "restore", "shape"),
     *("shuffle", "sync", "writers"),
 )
-_QUOTABLE: Final = 80  # characters of a phrase that a help line repeats
 
 #: Units of networks: Gbit/s, Gbps, Gb/s. They count bits, so a rate in bytes is an eighth.
 BITS: Final = re.compile(r"(?i:([kmgtp]?)i?(?:bits?(?:/s|ps)?|bps))|([kKMGTP])i?b/s", re.ASCII)
@@ -179,24 +151,13 @@ _EIGHTHS: Final = {"": "0.125 B", "k": "125 B", "M": "125 kB", "G": "125 MB", "T
 
 
 def unit_hint(word: str) -> str:
-    """Return a hint for an unknown unit, with both units if it may mean two."""
-    if word in _AMBIGUOUS:
-        return f"did you mean {_AMBIGUOUS[word]}?"
-    if word in TIME_WORDS:
-        return f"did you mean {TIME_WORDS[word]}?"
+    """Return a hint for an unknown unit."""
     bits = BITS.fullmatch(word)
-    if bits is not None:
-        prefix = (bits[1] or bits[2] or "").upper().replace("K", "k")
-        what, rate = ("rates", "/s") if word.endswith("s") and not word.endswith("bits") else ("sizes", "")
-        return f"{what} are in bytes: 1 {prefix}bit{rate} is {_EIGHTHS[prefix]}{rate}"
-    found = re.fullmatch(r"([kmgtp])(i?)(?:b(?:ytes?)?)?(/s|ps)?", word, re.IGNORECASE | re.ASCII)
-    if found is None:
+    if bits is None:
         return suggest_word(word, UNITS)
-    letter, rate = found[1].upper(), "/s" if found[3] else ""
-    power = "KMGTP".index(letter) + 1
-    decimal = f"{'k' if letter == 'K' else letter}B{rate} (10^{3 * power} bytes)"
-    binary = f"{letter}iB{rate} (2^{10 * power} bytes)"
-    return f"did you mean {binary}?" if found[2] else f"did you mean {decimal} or {binary}?"
+    prefix = (bits[1] or bits[2] or "").upper().replace("K", "k")
+    what, rate = ("rates", "/s") if word.endswith("s") and not word.endswith("bits") else ("sizes", "")
+    return f"{what} are in bytes: 1 {prefix}bit{rate} is {_EIGHTHS[prefix]}{rate}"
 
 
 def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
@@ -221,22 +182,12 @@ def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
     if "_X" in expected and re.match(r"[xX\u00d7][0-9$(]", text[offset:]):
         return mistake("E003", f"cannot read `{word}` here", here, "expected a space behind `x`")
     if "UNIT" in expected and not keyword and re.match(r"[^\W\d]", word):
-        return mistake(
-            "E002", f"unknown unit `{word}`", here, "not a unit", hint=_setting_hint(rule, word) or unit_hint(word)
-        )
-    hint = unit_hint(word) if rule in _CONTINUED_BY and word in TIME_WORDS else _remedy(rule, text, offset, expected)
-    if "FUNCTION" in expected and not hint:
+        return mistake("E002", f"unknown unit `{word}`", here, "not a unit", hint=unit_hint(word))
+    if "FUNCTION" in expected:
         known = FUNCTIONS + DISTRIBUTIONS if "DISTRIBUTION" in expected else FUNCTIONS
         keyword = keyword or suggest_word(word, known)
     message = f"cannot read `{word}` here" if word.strip() else "cannot read this"
-    return mistake("E003", message, here, _list_expected(expected), hint=keyword or hint)
-
-
-def _setting_hint(rule: str, word: str) -> str:
-    """Return a hint for a word of the language in the place of a unit, or an empty text."""
-    if rule in ("parallel", "written") and word in ("tensor", "pipeline", "data"):
-        return "the order is `tensor T pipeline P data D`; each may be left out"
-    return f"does the setting `{word}` begin here? It needs a line of its own" if block_kinds(word) else ""
+    return mistake("E003", message, here, _list_expected(expected), hint=keyword)
 
 
 def _keyword(terminal: str) -> str:
@@ -248,22 +199,6 @@ def _keywords(expected: set[str]) -> list[str]:
     """Return the words of the language among the expected tokens."""
     words = [_keyword(name) for name in sorted(expected - _DESCRIBED.keys() - _QUANTITY - _SILENT)]
     return [*words, *(EXPECTABLE if "FIGURE" in expected else ())]
-
-
-def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
-    """Return what to write instead of a phrase that breaks at `offset` in a known way, or an empty text."""
-    letter = text[offset : offset + 1]
-    if len(text) > _QUOTABLE:
-        return ""
-    if rule == "dataset" and letter == '"' and text[:offset].split()[-2:] == ["from", "files"]:
-        return f"write `from files {text[offset:]}` on a line of its own in the block"
-    if letter == "," and "$END" in expected:
-        return "the comma is too much"
-    if letter == '"' and not expected & {"STRING", "$END"}:
-        return "leave the quotes out"
-    if rule in ("path", "file", "source") and "STRING" in expected and offset == 0:
-        return f'write it in quotes: `"{text}"`'
-    return ""
 
 
 def _list_expected(names: Iterable[str]) -> str:
