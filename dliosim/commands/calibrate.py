@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,10 @@ from dliosim.commands.job.setup import Setup
 from dliosim.commands.job.terminal import print_text
 from dliosim.commands.run import RunCommand
 from dliosim.errors import HELP, UsageError
+from dliosim.execute.mpi.world import World, run_on_some
+from dliosim.execute.phases.context import Phase, PhaseLog
+from dliosim.execute.run.workload_runner import run_verbs, run_workload
+from dliosim.model import Job, Loop
 
 #: Options of `run` that a calibration has not.
 _WITHOUT: Final[dict[str, Any]] = {
@@ -55,6 +60,19 @@ class CalibrateCommand(RunCommand):
 
         world.run_on_rank_0("check where the description goes", check_place)
         super().read()
+
+    def run(self) -> None:
+        """Run the loops that ask as much as the node can on all ranks, and those of one call at a time on rank 0."""
+        workload, world = self.workload, self.session.world
+        single = tuple(one for one in workload.verbs if isinstance(one, Loop) and one.name in ("latency", "stream"))
+        others = tuple(one for one in workload.verbs if one not in single)
+        phases = run_workload(replace(self.session, workload=replace(workload, verbs=others)))
+
+        def run_alone(part: World) -> list[Phase]:
+            alone = replace(workload, job=Job(1), verbs=single)
+            return run_verbs(replace(self.session, world=part, workload=alone, finished=PhaseLog()), single)
+
+        self.phases = phases + run_on_some(world, 1, run_alone)
 
     def report(self) -> int:
         """Write the description and print its parameters on rank 0; return the exit status."""

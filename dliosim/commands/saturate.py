@@ -14,7 +14,7 @@ from dliosim.commands.job.terminal import print_text
 from dliosim.commands.run import RunCommand
 from dliosim.errors import HELP, UsageError
 from dliosim.execute.datasets.open_dataset import open_dataset
-from dliosim.execute.mpi.world import NodeLoad, choose_ranks, fullest_node, split_world
+from dliosim.execute.mpi.world import NodeLoad, fullest_node, run_on_some
 from dliosim.execute.phases.context import Phase, PhaseLog, Session
 from dliosim.execute.run.benchmark_pass import prepare_datasets
 from dliosim.execute.run.workload_runner import require_all, run_verbs
@@ -157,11 +157,7 @@ class SaturateCommand(RunCommand):
         """
         world, nodes = self.setup.world, min(number, self.setup.world.nodes)
         workload = world.run_on_rank_0("read the pattern", lambda: self._compile(number, nodes))
-        chosen, polite = choose_ranks(world, number)
-        with split_world(world, int(not chosen), world.rank, polite) as part:
-            session = replace(self.session, world=part, workload=workload)
-            found = world.run_on_all(lambda: work(session) if chosen else None)
-        return world.broadcast_object(found)
+        return run_on_some(world, number, lambda part: work(replace(self.session, world=part, workload=workload)))
 
     def _run_passes(self, session: Session) -> Point:
         """Run passes until they decide, and write their results; return the point. Collective."""

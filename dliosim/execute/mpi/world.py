@@ -265,6 +265,17 @@ def split_world(world: World, colour: int, key: int, polite: bool) -> Iterator[W
     comm.Free()
 
 
+def run_on_some(world: World, count: int, work: Callable[[World], T]) -> T:
+    """Call `work` on `count` ranks, spread evenly over the nodes, with their world; return its result on all ranks.
+
+    The result is that of rank 0, which is always one of them. Collective.
+    """
+    chosen, polite = choose_ranks(world, count)
+    with split_world(world, int(not chosen), world.rank, polite) as part:
+        result = world.run_on_all(lambda: work(part) if chosen else None)
+    return world.broadcast_object(result)
+
+
 def run_on_first_rank(comm: MPI.Intracomm, action: Callable[[], str | None]) -> str:
     """Run `action` on the first rank of `comm` while the others wait; return its path on all ranks. Collective.
 
