@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 from dliosim.commands.command_line.options import read_storage
 from dliosim.commands.command_line.pattern_files import find_pattern
 from dliosim.commands.job.terminal import print_text, user_terminal
-from dliosim.errors import HELP, UsageError
+from dliosim.errors import HELP, ExecutionError, UsageError
 from dliosim.language.compile import compile_pattern
+from dliosim.measure.results.run_summary import Spread
 from dliosim.measure.saturation import find_most
 from dliosim.model import Job, Loop, Workload
 from dliosim.model.expectation import GOAL, goals_of
@@ -30,42 +32,111 @@ def predict_command(parsed: SimpleNamespace) -> int:
     """Print what a loop would do on a described storage, for each number of ranks, or the most ranks that it feeds."""
     from dliosim.report.plan.prediction_lines import prediction_content, prediction_lines, prediction_table
 
+    if parsed.picture is not None:
+        _check_picture(parsed.picture)
     path = find_pattern(parsed.pattern, parsed.override)
     storage, values = read_storage(parsed)
     assert storage is not None  # the option is required
 
-    def compile_for(ranks: int) -> tuple[Workload, Loop]:
-        workload = compile_pattern(path, values, Job(ranks, -(-ranks // parsed.per_node)))[0]
+    def compile_for(job: Job) -> tuple[Workload, Loop]:
+        workload = compile_pattern(path, values, job)[0]
         return workload, _choose_loop(workload, parsed.loop)
 
-    def predict(ranks: int) -> tuple[Job, Prediction]:
-        workload, loop = compile_for(ranks)
-        with show_elapsed(user_terminal(), f"predict {printable(parsed.pattern)} on {count(ranks, 'rank')}"):
+    def place(ranks: int) -> Job:
+        return Job(ranks, -(-ranks // parsed.per_node))
+
+    def predict(job: Job) -> Prediction:
+        workload, loop = compile_for(job)
+        with show_elapsed(user_terminal(), f"predict {printable(parsed.pattern)} on {count(job.ranks, 'rank')}"):
             phases = forecast(workload).phases
             phase = next(one for one in phases if (one.verb, one.name) == (loop.kind, loop.name))
-            return workload.job, predict_loop(workload, loop, phase, storage)
+            return predict_loop(workload, loop, phase, storage)
 
-    workload, loop = compile_for(parsed.ranks[0] if parsed.ranks else 1)
-    if not parsed.ranks and loop.compute.time.nonnegative_mean() == 0 and loop.preprocess is None:
+    workload, loop = compile_for(place(parsed.ranks[0] if parsed.ranks else 1))
+    measured, differing = read_measured(parsed.measured or (), workload.name, loop.name, values)
+    jobs = {job.ranks: job for job in (*map(place, parsed.ranks or ()), *measured)}
+    if not jobs and loop.compute.time.nonnegative_mean() == 0 and loop.preprocess is None:
         raise UsageError(f"{loop.name} has no compute, so no ranks are enough for it{HELP}give --ranks, for its rate")
     goal = parsed.until or goals_of(workload.expectations).get(loop.name, GOAL)
-    if parsed.ranks:
-        predicted = [predict(ranks) for ranks in parsed.ranks]
+    if jobs:
+        predicted = [(job, predict(job)) for _, job in sorted(jobs.items())]
         shown = predicted[-1]
     else:
-        predicted = find_most_ranks(predict, goal)
+        predicted = find_most_ranks(lambda ranks: (place(ranks), predict(place(ranks))), goal)
         shown = next((one for one in reversed(predicted) if one[1].lowest >= goal), predicted[0])
     if parsed.json:
         content = {"schema_version": _VERSION, "name": workload.name, "storage": storage.name}
-        text = json.dumps(content | {"predicted": list(prediction_content(predicted, goal))}) + "\n"
+        text = json.dumps(content | {"predicted": list(prediction_content(predicted, goal, measured))}) + "\n"
     else:
-        bound = "" if parsed.ranks else "at least" if shown[0].ranks == MOST_RANKS else "at most"
-        others = [one.name for one in _loops_that_read(workload) if one.name != loop.name and not parsed.loop]
-        text = f"{prediction_lines(workload.name, shown, goal, storage, bound, others)}\n"
-        if len(predicted) > 1:
-            text += f"\n{prediction_table(predicted, goal)}\n"
+        bound = "" if jobs else "at least" if shown[0].ranks == MOST_RANKS else "at most"
+        loops = [one.name for one in _loops_that_read(workload) if one.name != loop.name and not parsed.loop]
+        notes = [f"not predicted: {', '.join(loops)}; --loop NAME chooses"] if loops else []
+        notes += [f"{differing} of {count(len(measured), 'result')} had other -D than this"] if differing else []
+        compared = f"{count(len(measured), 'run')} next to it" if measured else "no file system was compared"
+        text = f"{prediction_lines(workload.name, shown, goal, storage, bound, notes, compared)}\n"
+        if len(predicted) > 1 or measured:
+            text += f"\n{prediction_table(predicted, goal, measured)}\n"
+    if parsed.picture is not None:
+        _draw_ladder(Path(parsed.picture), f"{workload.name}: {loop.name}", storage.name, predicted, measured, goal)
     print_text(text)
     return 0
+
+
+def read_measured(
+    places: Sequence[str], name: str, loop: str, values: Sequence[tuple[str, str]]
+) -> tuple[dict[Job, Spread], int]:
+    """Return the storage-limited utilization of a loop in results, by their jobs, and how many had other -D.
+
+    Raises UsageError for results of another pattern, and for those that do not have it.
+    """
+    from dliosim.report.reader.load import SavedRun, load_results
+
+    found: dict[Job, Spread] = {}
+    differing = 0
+    for one in load_results(places, with_arrays=False):
+        if not isinstance(one, SavedRun) or one.run.name != name:
+            raise UsageError(f"--measured {one.place}: these are no results of `dliosim run {name}`")
+        busy = next((answer.storage_utilization for answer in one.run.answers if answer.loop == loop), None)
+        if busy is None:
+            raise UsageError(f"--measured {one.place}: it has no storage-limited utilization of {loop}")
+        job = Job(one.run.ranks, one.run.nodes)
+        if any(job.ranks == other.ranks for other in found):
+            raise UsageError(f"--measured {one.place}: another result has {count(job.ranks, 'rank')}, too")
+        found[job] = busy
+        about_pattern = {pair for pair in one.run.overrides if not pair[0].startswith(f"{one.run.modelled}.")}
+        differing += about_pattern != {*values}
+    return found, differing
+
+
+def _check_picture(file: str) -> None:
+    """Raise UsageError for a picture that cannot be drawn."""
+    from dliosim.commands.report import check_matplotlib
+
+    check_matplotlib()
+    if Path(file).suffix not in (".png", ".svg"):
+        raise UsageError(f"--picture {file}: name a file that ends in .png or .svg")
+
+
+def _draw_ladder(
+    file: Path,
+    title: str,
+    storage: str,
+    predicted: Sequence[tuple[Job, Prediction]],
+    measured: Mapping[Job, Spread],
+    goal: float,
+) -> None:
+    """Draw the utilization over ranks, as predicted and as measured."""
+    from dliosim.pictures.scaling import BusyPoint, utilization_curve
+    from dliosim.pictures.style import apply_style, render_figure
+    from dliosim.report.files.results import write_atomic
+
+    points = [BusyPoint(f"{title}, predicted on {storage}", job.ranks, one.spread, goal) for job, one in predicted]
+    points += [BusyPoint(f"{title}, measured", job.ranks, busy, goal) for job, busy in measured.items()]
+    try:
+        with apply_style():
+            write_atomic(file, render_figure(utilization_curve(points), "svg" if file.suffix == ".svg" else "png"))
+    except OSError as error:
+        raise ExecutionError(f"--picture {file} cannot be written: {error.strerror}") from error
 
 
 def find_most_ranks(predict: Callable[[int], tuple[Job, Prediction]], goal: float) -> list[tuple[Job, Prediction]]:

@@ -16,7 +16,6 @@ from dliosim.measure.answers.validity import doubt_of_core_waits, doubt_of_utili
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import RestorePhase, SavePhase
-from dliosim.model.expectation import GOAL
 from dliosim.pictures import bandwidth, comparisons, files, gantt, latency, offsets, scaling, time_breakdown
 from dliosim.pictures.epochs import align_epochs, bin_text, gap_text, saves_text
 from dliosim.pictures.style import apply_style, render_figure
@@ -141,22 +140,27 @@ def runs_gallery(runs: Sequence[SavedRun], title: str) -> Gallery:
     pairs = [(saved, loop) for saved in runs for loop in saved.loops if loop.title == title]
     in_bytes = all(aggregate.bytes_per_second(loop.epochs) is not None for _, loop in pairs)
     named = zip(pairs, scaling.study_names(pairs), strict=True)
-    rated = [one for (saved, loop), study in named if (one := _loop_rate(saved, loop, study, in_bytes)) is not None]
+    rates = ((saved, loop, _loop_rate(saved, loop, study, in_bytes)) for (saved, loop), study in named)
+    rated = [(saved, loop, one) for saved, loop, one in rates if one is not None]
     if len(rated) < 2:
         return Gallery((), ())
-    bars = partial(scaling.rate_bars, rated, in_bytes)
+    bars = partial(scaling.rate_bars, [one for _, _, one in rated], in_bytes)
     pictures = [Picture("side-by-side", f"{title}: results next to each other", scaling.SIDE_CAPTION, bars)]
-    joined = [one for one in rated if one.study]
+    joined = [one for _, _, one in rated if one.study]
     if joined:
-        alone = scaling.omission_text([one.label for one in rated if not one.study])
+        alone = scaling.omission_text([one.label for _, _, one in rated if not one.study])
         caption = " ".join(filter(None, [scaling.RULE, alone, scaling.SCALING_CAPTION]))
         draw = partial(scaling.scaling_curve, joined, in_bytes)
         pictures.append(Picture("scaling", f"{title}: rate over ranks", caption, draw))
-        busy = [one for one in joined if one.busy is not None]
+        busy = [
+            scaling.BusyPoint(one.study, saved.run.ranks, answer.storage_utilization, answer.goal, one.is_doubtful)
+            for saved, loop, one in rated
+            if one.study and (answer := loop.answer) is not None and answer.storage_utilization is not None
+        ]
         if busy:
             draw = partial(scaling.utilization_curve, busy)
             pictures.append(Picture("busy", f"{title}: utilization over ranks", scaling.BUSY_CAPTION, draw))
-    elif len({one.ranks for one in rated}) > 1:
+    elif len({one.ranks for _, _, one in rated}) > 1:
         return Gallery(tuple(pictures), (f"Rate over ranks is left out: no two results can be joined. {scaling.RULE}",))
     return Gallery(tuple(pictures), ())
 
@@ -254,8 +258,6 @@ def _loop_rate(saved: SavedRun, loop: LoopResult, study: str, in_bytes: bool) ->
         shares=aggregate.time_shares(epochs),
         is_doubtful=bool(waited) or (answer is not None and not answer.from_storage),
         needs=_rate_for_goal(loop) if in_bytes else None,
-        busy=answer.storage_utilization if answer else None,
-        goal=answer.goal if answer else GOAL,
     )
 
 

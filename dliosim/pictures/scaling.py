@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dliosim.measure.results.run_summary import RunSummary, Spread
-from dliosim.model.expectation import GOAL
 from dliosim.pictures import style
 from dliosim.pictures.style import FAINT, INK, NEEDED, PARTS, SERIES
 from dliosim.readable import number, percent, size
@@ -54,6 +54,10 @@ BUSY_CAPTION = (
 )
 
 
+#: From this ratio of the most ranks to the fewest on, their axis is logarithmic.
+_WIDE = 8
+
+
 @dataclass(frozen=True, slots=True)
 class LoopRate:
     """A loop of a result. Results of the same `study` belong on one line of a scaling curve."""
@@ -66,8 +70,17 @@ class LoopRate:
     shares: dict[str, float]  #: share of each of the `PARTS` in the time of all ranks
     is_doubtful: bool  #: True if ranks waited for cores, or bytes came from memory
     needs: float | None = None  #: rate that the loop needs for its goal; B/s; None without compute
-    busy: Spread | None = None  #: storage-limited utilization; None without compute
-    goal: float = GOAL  #: storage-limited utilization that is asked for
+
+
+@dataclass(frozen=True, slots=True)
+class BusyPoint:
+    """The storage-limited utilization on a number of ranks. Points of the same `study` belong on one line."""
+
+    study: str  #: name of the line
+    ranks: int  #: number of ranks
+    busy: Spread  #: storage-limited utilization, with its interval
+    goal: float  #: storage-limited utilization that is asked for
+    is_doubtful: bool = False  #: True if ranks waited for cores, or bytes came from memory
 
 
 def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
@@ -143,11 +156,8 @@ def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
                 # Labels of different lines have different heights, as the lines may meet.
                 below = (7, -9 - 11 * (i % 4))
                 axes.annotate(note, (count, rate), xytext=below, textcoords="offset points", color=colour, fontsize=8.5)
-    axes.set_xscale("log", base=2)
+    _rank_axis(axes, counts)
     axes.set_yscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(_select_ticks(counts)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: str(round(value))))
     axes.set_xlim(counts[0] / 1.2, counts[-1] * 1.35)
     low, high = axes.get_ylim()
     if high < 20 * low:
@@ -165,22 +175,23 @@ def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
     return drawn
 
 
-def utilization_curve(rated: Sequence[LoopRate]) -> Figure:
-    """Draw the storage-limited utilization over ranks, with its 95 % interval and the goals."""
+def utilization_curve(points: Sequence[BusyPoint]) -> Figure:
+    """Draw the storage-limited utilization over ranks, with its interval and the goals."""
     drawn, axes = style.single_axes(height=3.2)
-    counts = sorted({one.ranks for one in rated})
-    for i, name in enumerate(dict.fromkeys(one.study for one in rated)):
-        some = sorted((one for one in rated if one.study == name), key=attrgetter("ranks"))
-        points = [(one, one.busy) for one in some if one.busy is not None]
-        colour, ranks = SERIES[i % len(SERIES)], [one.ranks for one, _ in points]
-        axes.plot(ranks, [busy.mean for _, busy in points], color=colour, label=style.wrap_text(name, 90))
-        for one, busy in points:
+    counts = sorted({one.ranks for one in points})
+    for i, name in enumerate(dict.fromkeys(one.study for one in points)):
+        line = sorted((one for one in points if one.study == name), key=attrgetter("ranks"))
+        colour, ranks = SERIES[i % len(SERIES)], [one.ranks for one in line]
+        axes.plot(ranks, [one.busy.mean for one in line], color=colour, label=style.wrap_text(name, 90))
+        for one in line:
             face = "white" if one.is_doubtful else colour
-            axes.plot([one.ranks] * 2, [busy.low, busy.high], color=colour, linewidth=1.8)
-            axes.plot([one.ranks], [busy.mean], "o", markersize=6.5, color=colour, markerfacecolor=face)
-    for goal in {one.goal for one in rated}:
+            axes.plot([one.ranks] * 2, [one.busy.low, one.busy.high], color=colour, linewidth=1.8)
+            axes.plot([one.ranks], [one.busy.mean], "o", markersize=6.5, color=colour, markerfacecolor=face)
+    for goal in {one.goal for one in points}:
         axes.axhline(goal, color=NEEDED, linewidth=1.2)
         axes.annotate("goal", (counts[-1], goal), xytext=(0, 3), textcoords="offset points", color=NEEDED, ha="right")
+    if counts[-1] > _WIDE * counts[0]:
+        _rank_axis(axes, counts)
     axes.set_ylim(0, 1.03)
     style.percent_axis(axes.yaxis)
     axes.set_xlabel("ranks (accelerators)")
@@ -188,6 +199,14 @@ def utilization_curve(rated: Sequence[LoopRate]) -> Figure:
     axes.grid(True, axis="both")
     axes.legend(loc="lower left")
     return drawn
+
+
+def _rank_axis(axes: Axes, counts: Sequence[int]) -> None:
+    """Make the axis of ranks logarithmic, with a tick at each number that has room for its label."""
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(_select_ticks(counts)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: str(round(value))))
 
 
 def _select_ticks(counts: Sequence[int]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,8 +13,11 @@ from hypothesis import strategies as st
 
 from dliosim.cli import main
 from dliosim.commands.predict import MOST_RANKS, find_most_ranks
+from dliosim.measure.results.run_summary import Spread
 from dliosim.model import Job
 from dliosim.plan.predict.prediction import Prediction
+from dliosim.report.files.results import write_results
+from tests.report import sample
 
 SLOW = "dlio 1\nstorage slow {\n servers 4 of 1 GB/s\n latency 200 us\n}\n"
 FAST = "dlio 1\nstorage fast {\n servers 4 of 1000 GB/s\n}\n"
@@ -183,3 +187,57 @@ def test_storages_that_come_with_it_are_taken_by_name(capsys: pytest.CaptureFixt
     assert 0.94 < one["storage_utilization"]["mean"] < 0.98
     assert main([*words, "--storage", "nosuch"]) == 2
     assert "described already are 3fs, amlfs, leonardo, miyabi, nvme, shaheen3" in capsys.readouterr().err
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> str:
+    """Results of cosmoflow on 4 ranks and one node, on which storage alone would keep accelerators busy 60 %."""
+    busy = Spread(0.6, 0.55, 0.65)
+    run = sample.run(name="cosmoflow", ranks=4, nodes=1)
+    answers = tuple(replace(one, storage_utilization=busy) for one in run.answers)
+    write_results(tmp_path, replace(run, answers=answers), [], [])
+    return str(tmp_path)
+
+
+def test_results_are_shown_next_to_the_prediction_of_their_ranks(
+    slow: str, results: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["predict", "cosmoflow", "--storage", slow, "--measured", results]
+    assert main([*command, "--ranks", "8", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["predicted"]
+    assert [(one["ranks"], one["nodes"]) for one in shown] == [(4, 1), (8, 1)]
+    assert [one["measured"] for one in shown] == [{"mean": 0.6, "low": 0.55, "high": 0.65}, None]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "55 % to 65 %" in out
+    assert "1 run next to it" in out
+
+
+@pytest.mark.parametrize("value", ["train.readers=3", "files=80"])
+def test_results_with_other_values_are_counted(
+    value: str, slow: str, results: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["predict", "cosmoflow", "--storage", slow, "--measured", results, "-D"]
+    assert main([*command, value]) == 0
+    assert "1 of 1 result had other -D than this" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("pattern", "more", "said"),
+    [
+        ("unet3d", [], "no results of `dliosim run unet3d`"),
+        ("cosmoflow", ["--picture", "ladder.pdf"], "name a file that ends in .png or .svg"),
+    ],
+)
+def test_results_of_another_pattern_and_other_pictures_are_refused(
+    pattern: str, more: list[str], said: str, slow: str, results: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", pattern, "--storage", slow, "--measured", results, *more]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_ladder_is_drawn(slow: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "ladder.svg"
+    assert main(["predict", "cosmoflow", "--ranks", "1,4", "--storage", slow, "--picture", str(place)]) == 0
+    assert "predicted on slow" in place.read_text()
+    assert "ANSWER" in capsys.readouterr().out

@@ -509,13 +509,20 @@ def test_scaling_says_the_share_of_ideal_and_hollows_what_is_doubtful() -> None:
 
 def test_utilization_over_ranks_has_intervals_and_the_goal() -> None:
     spreads = {1: Spread(0.99, 0.98, 1.0), 8: Spread(0.5, 0.4, 0.6), 4: Spread(0.91, 0.89, 0.93)}
-    points = [replace(rated(ranks, 1e6), busy=busy, goal=0.8) for ranks, busy in spreads.items()]
+    points = [scaling.BusyPoint("series", ranks, busy, 0.8) for ranks, busy in spreads.items()]
     with apply_style():
         axes = scaling.utilization_curve(points).axes[0]
     line, *bars, goal = [one for one in axes.lines if one.get_marker() != "o"]
     assert (list(line.get_xdata()), list(line.get_ydata())) == ([1, 4, 8], [0.99, 0.91, 0.5])
     assert [list(one.get_ydata()) for one in bars] == [[0.98, 1.0], [0.89, 0.93], [0.4, 0.6]]
     assert set(goal.get_ydata()) == {0.8}
+
+
+@pytest.mark.parametrize(("most", "scale"), [(8, "linear"), (64, "log")])
+def test_many_more_ranks_than_the_fewest_have_a_logarithmic_axis(most: int, scale: str) -> None:
+    points = [scaling.BusyPoint("series", ranks, Spread(0.9, 0.9, 0.9), 0.8) for ranks in (1, most)]
+    with apply_style():
+        assert scaling.utilization_curve(points).axes[0].get_xscale() == scale
 
 
 def study(saved: SavedRun, ranks: int, **changed: object) -> SavedRun:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from dliosim.errors import HELP, UsageError
+from dliosim.measure.results.run_summary import Spread
 from dliosim.model.job import Job
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
@@ -54,6 +55,11 @@ class Prediction:
     servers: int  #: servers that have a part of the files
     #: seconds of a step that each part would take alone
     alone: dict[Limit, float]
+
+    @property
+    def spread(self) -> Spread:
+        """Return the storage-limited utilization with its range over the draws."""
+        return Spread(self.utilization, self.lowest, self.highest)
 
 
 def predict_loop(workload: Workload, loop: Loop, epoch: PhaseForecast, storage: StorageModel) -> Prediction:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from dliosim.measure.results.run_summary import Spread
 from dliosim.model import Job, StorageModel
 from dliosim.plan.predict.prediction import DRAWS, Limit, Prediction, requests_at_once
-from dliosim.readable import count, percent, seconds, size
+from dliosim.readable import ABSENT, count, percent, seconds, size
 from dliosim.report.cells import percent_cell, time_cell
 from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.text_table import SCREEN, Column, format_columns, shorten_name
@@ -17,11 +18,12 @@ Predicted = tuple[Job, Prediction]
 
 
 def prediction_lines(
-    name: str, shown: Predicted, goal: float, storage: StorageModel, bound: str = "", others: Sequence[str] = ()
+    name: str, shown: Predicted, goal: float, storage: StorageModel, bound: str, notes: Sequence[str], compared: str
 ) -> str:
     """Return the first lines of the prediction of a loop, in 80 columns.
 
-    `bound`: `at most` or `at least`, if these are the most ranks that are fed. `others` are the loops not predicted.
+    `bound`: `at most` or `at least`, if these are the most ranks that are fed. `notes` are sentences on what else is to
+    be known, `compared` says what was measured.
     """
     (job, one), loop = shown, shorten_name(shown[1].loop.name)
     verdict = _verdict(one, goal)
@@ -38,22 +40,33 @@ def prediction_lines(
         ("ANSWER", answer),
         ("NOTE" if one.lowest >= goal else "WHY", _explain_limit(one, job, storage)),
         ("STORAGE", f"would {delivers} {size(one.rate, 2)}/s in all (first epoch, no page cache)"),
-        *([("ALSO", f"not predicted: {', '.join(others)}; --loop NAME chooses")] if others else []),
+        *[("ALSO", note) for note in notes],
         ("STEP", f"{_steps(one)}; first step {seconds(one.first_step, 2)}"),
         ("DRAWS", f"{DRAWS} of sizes, servers, latencies and compute, {count(one.steps, 'step')} each"),
-        ("LIMIT", "no file system was compared; other jobs, page cache, saves are left out"),
+        ("LIMIT", f"{compared}; other jobs, page cache, saves are left out"),
     ]
     return first_lines(*fit_rows(title, rows))
 
 
-def prediction_table(predicted: Sequence[Predicted], goal: float) -> str:
-    """Return a row for each number of ranks, and the greatest that reaches the goal."""
+def prediction_table(predicted: Sequence[Predicted], goal: float, measured: Mapping[Job, Spread]) -> str:
+    """Return a row for each number of ranks, and the greatest that reaches the goal; `measured` has those of runs."""
     named = [(f"{job.ranks} on {job.nodes}", (job, one)) for job, one in predicted]
     feeding = [job.ranks for job, one in predicted if one.lowest >= goal]
     title = f"ranks on nodes, predicted; goal {percent(goal, 2)}, reached " + (
         f"by {count(max(feeding), 'rank')}" if feeding else "by none of them"
     )
-    return format_columns(title, "ranks on nodes", named, [[one] for one in _COLUMNS], SCREEN)
+    columns = _COLUMNS
+    if measured:
+        run: Column[Predicted] = Column("measured", lambda row: measured.get(row[0]), _spread_cell)
+        columns = [*columns[:2], run, *columns[2:]]
+    return format_columns(title, "ranks on nodes", named, [[one] for one in columns], SCREEN)
+
+
+def _spread_cell(busy: Spread | None) -> str:
+    if busy is None:
+        return ABSENT
+    low, high = percent(busy.low, 2), percent(busy.high, 2)
+    return low if low == high else f"{low} to {high}"
 
 
 def _verdict(one: Prediction, goal: float) -> str:
@@ -63,9 +76,8 @@ def _verdict(one: Prediction, goal: float) -> str:
 
 
 def _busy(one: Prediction) -> str:
-    spread = f"{percent(one.lowest, 2)} to {percent(one.highest, 2)}"
-    same = percent(one.lowest, 2) == percent(one.highest, 2)
-    return percent(one.utilization, 2) if same else f"{percent(one.utilization, 2)} ({spread})"
+    spread = _spread_cell(one.spread)
+    return f"{percent(one.utilization, 2)} ({spread})" if " to " in spread else percent(one.utilization, 2)
 
 
 def _steps(one: Prediction) -> str:
@@ -93,18 +105,21 @@ def _explain_limit(one: Prediction, job: Job, storage: StorageModel) -> str:
 
 _COLUMNS: Final[list[Column[Predicted]]] = [
     Column("busy", lambda row: row[1].utilization, percent_cell),
-    Column("lowest", lambda row: row[1].lowest, percent_cell),
-    Column("highest", lambda row: row[1].highest, percent_cell),
+    Column("draws", lambda row: row[1].spread, _spread_cell),
     Column("step", lambda row: row[1].step, time_cell),
     Column("rate", lambda row: row[1].rate, lambda rate: f"{size(rate, 3)}/s"),
     Column("limit", lambda row: row[1].limit, str),
 ]
 
 
-def prediction_content(predicted: Sequence[Predicted], goal: float) -> Iterator[dict[str, object]]:
-    """Yield an object for JSON for each job."""
+def prediction_content(
+    predicted: Sequence[Predicted], goal: float, measured: Mapping[Job, Spread]
+) -> Iterator[dict[str, object]]:
+    """Yield an object for JSON for each job; `measured` is null without results on as many ranks."""
     for job, one in predicted:
+        busy = measured.get(job)
         yield {
+            "measured": None if busy is None else {"mean": busy.mean, "low": busy.low, "high": busy.high},
             "ranks": job.ranks,
             "nodes": job.nodes,
             "loop": one.loop.name,
