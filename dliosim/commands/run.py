@@ -59,7 +59,8 @@ class RunCommand(RankCommand):
         if self.storage is not None:
             from dliosim.execute.backends.modelled_reader import ModelledStorage  # most runs need none of it
 
-            self.session = replace(self.session, modelled=ModelledStorage(setup.world.node.comm, self.storage))
+            modelled = ModelledStorage(setup.world.node.comm, self.storage, self.workload.seed)
+            self.session = replace(self.session, modelled=modelled)
         node = fullest_node(setup.world, setup.load)
         if finder is not None:
             from dliosim.commands.run_results import begin_record, shortage_error

@@ -46,14 +46,20 @@ class ModelledStorage:
     The entry of a queue is the time (perf_counter_ns) from which on it is free. Making it is collective.
     """
 
-    def __init__(self, comm: MPI.Intracomm, model: StorageModel) -> None:
+    def __init__(self, comm: MPI.Intracomm, model: StorageModel, seed: int) -> None:
         self.model = model
+        self._seed, self._readers = seed, 0
         self._shared = SharedMemory(comm, _LINE + 8 * (_SERVERS + model.servers.number))
         self._lock = np.frombuffer(self._shared.view, np.uint8).ctypes.data
         self._free = self._shared.view[_LINE:].cast("q")
         if comm.rank == 0:
             _libc.sem_init(self._lock, 1, 1)
         wait(comm.Ibarrier(), comm.size)
+
+    def key_of_reader(self, rank: int) -> int:
+        """Return the key for the latencies of the next reader of a rank: no two readers of a run draw the same."""
+        self._readers += 1
+        return key(self._seed, "latency of a call", rank, self._readers)
 
     def serve_open(self, arrival: int) -> int:
         """Return when an open that arrives at a time is served, without its latency; ns."""
@@ -100,11 +106,10 @@ class ModelledStorage:
 class ModelledReader(FileReader):
     """Waits for each call as long as it would take on a described storage, and does not change the buffer."""
 
-    def __init__(self, access: Access, files: Files, storage: ModelledStorage, rank: int, number: int) -> None:
-        """Prepare to wait. Latencies are drawn for the `number`-th reader of a rank."""
+    def __init__(self, access: Access, files: Files, storage: ModelledStorage, rank: int) -> None:
         super().__init__(access, files)
         self._storage, self._opened = storage, set[int]()
-        self._key, self._drawn = key(0, "latency of a call", rank, number), 0
+        self._key, self._drawn = storage.key_of_reader(rank), 0
 
     def read(self, calls: Calls, into: memoryview) -> int:
         """Wait for every call; return the bytes that they ask for."""

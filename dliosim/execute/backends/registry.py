@@ -177,7 +177,7 @@ def model_readers(access: Access, files: Files, storage: ModelledStorage, rank: 
     """Make readers as `open_readers` does, which wait as on a described storage."""
     from dliosim.execute.backends.modelled_reader import ModelledReader  # most runs need none of it
 
-    return [ModelledReader(access, files, storage, rank, number) for number in range(access.handles)]
+    return [ModelledReader(access, files, storage, rank) for _ in range(access.handles)]
 
 
 def open_writer(access: Access, path: Path, comm: MPI.Intracomm, create: bool = True) -> Writer:
