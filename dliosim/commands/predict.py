@@ -30,7 +30,12 @@ MOST_RANKS = 65_536
 
 def predict_command(parsed: SimpleNamespace) -> int:
     """Print what a loop would do on a described storage, for each number of ranks, or the most ranks that it feeds."""
-    from dliosim.report.plan.prediction_lines import prediction_content, prediction_lines, prediction_table
+    from dliosim.report.plan.prediction_lines import (
+        prediction_content,
+        prediction_lines,
+        prediction_table,
+        search_verdict,
+    )
 
     if parsed.picture is not None:
         _check_picture(parsed.picture)
@@ -56,7 +61,9 @@ def predict_command(parsed: SimpleNamespace) -> int:
     measured, differing = read_measured(parsed.measured or (), workload.name, loop.name, values)
     jobs = {job.ranks: job for job in (*map(place, parsed.ranks or ()), *measured)}
     if not jobs and loop.compute.time.nonnegative_mean() == 0 and loop.preprocess is None:
-        raise UsageError(f"{loop.name} has no compute, so no ranks are enough for it{HELP}give --ranks, for its rate")
+        raise UsageError(
+            f"{loop.name} has no compute, so there is no utilization to reach{HELP}give --ranks, for its rate"
+        )
     goal = parsed.until or goals_of(workload.expectations).get(loop.name, GOAL)
     if jobs:
         predicted = [(job, predict(job)) for _, job in sorted(jobs.items())]
@@ -68,12 +75,11 @@ def predict_command(parsed: SimpleNamespace) -> int:
         content = {"schema_version": _VERSION, "name": workload.name, "storage": storage.name}
         text = json.dumps(content | {"predicted": list(prediction_content(predicted, goal, measured))}) + "\n"
     else:
-        bound = "" if jobs else "at least" if shown[0].ranks == MOST_RANKS else "at most"
-        loops = [one.name for one in _loops_that_read(workload) if one.name != loop.name and not parsed.loop]
-        notes = [f"not predicted: {', '.join(loops)}; --loop NAME chooses"] if loops else []
-        notes += [f"{differing} of {count(len(measured), 'result')} had other -D than this"] if differing else []
+        bound = "" if jobs else search_verdict(predicted, goal, MOST_RANKS)
+        others = [one.name for one in _loops_that_read(workload) if one.name != loop.name and not parsed.loop]
         compared = f"{count(len(measured), 'run')} next to it" if measured else "no file system was compared"
-        text = f"{prediction_lines(workload.name, shown, goal, storage, bound, notes, compared)}\n"
+        compared += f", {differing} with other -D" if differing else ""
+        text = f"{prediction_lines(workload, shown, goal, storage, bound, others, compared)}\n"
         if len(predicted) > 1 or measured:
             text += f"\n{prediction_table(predicted, goal, measured)}\n"
     if parsed.picture is not None:
@@ -129,8 +135,11 @@ def _draw_ladder(
     from dliosim.pictures.scaling import BusyPoint, utilization_curve
     from dliosim.pictures.style import apply_style, render_figure
     from dliosim.report.files.results import write_atomic
+    from dliosim.report.plan.prediction_lines import range_of_draws
 
-    points = [BusyPoint(f"{title}, predicted on {storage}", job.ranks, one.spread, goal) for job, one in predicted]
+    points = [
+        BusyPoint(f"{title}, predicted on {storage}", job.ranks, range_of_draws(one), goal) for job, one in predicted
+    ]
     points += [BusyPoint(f"{title}, measured", job.ranks, busy, goal) for job, busy in measured.items()]
     try:
         with apply_style():
@@ -159,7 +168,7 @@ def _choose_loop(workload: Workload, name: str | None) -> Loop:
         if not loops:
             raise UsageError(f"{workload.name}: no loop reads")
         names = ", ".join(loop.name for loop in loops)
-        raise UsageError(f"--loop {name}: the pattern has no such loop that reads{HELP}loops that read: {names}")
+        raise UsageError(f"--loop {name}: no such loop reads data{HELP}loops that do: {names}")
     return found
 
 

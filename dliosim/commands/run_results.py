@@ -230,6 +230,9 @@ def report_run(
     if not done:
         return ExecutionError.exit_code, place
     missed = sum(result.is_missed for result in run.expectations)
+    unjudged = sum(result.reported_only is not None for result in run.expectations)
+    if unjudged and is_strict:
+        sys.stderr.write(f"note: {unjudged} of {count(len(run.expectations), 'expect line')} not judged: no failure\n")
     if missed and is_strict:
         sys.stderr.write(f"error: {missed} of {count(len(run.expectations), 'expect line')} missed\n")
         return ExpectationMissed.exit_code, place

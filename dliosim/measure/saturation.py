@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dliosim.measure.results.run_summary import Answer
-from dliosim.measure.results.verdicts import FEEDS, NO_STORAGE, STARVES
+from dliosim.measure.results.verdicts import CANNOT_SAY, FEEDS, NO_STORAGE, STARVES
 
 #: How near a search comes to the most accelerators, as a share of them.
 CLOSE = 0.02
@@ -28,14 +28,19 @@ class Point:
         alone = self.answer.storage_utilization
         return alone is not None and alone.mean >= self.answer.goal
 
+    @property
+    def is_sure(self) -> bool:
+        """Return whether the interval is on one side of the goal, and nothing else casts doubt on it."""
+        return self.answer.verdict != CANNOT_SAY and not self.answer.has_goal_within_interval
+
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
     """The most accelerators that a storage feeds."""
 
     most: int  #: most accelerators that storage feeds and that the ranks can be; 0 if not even one
-    low: int  #: most accelerators whose interval is at or above the goal
-    high: int  #: most accelerators that may reach it: with more, the interval is below the goal
+    low: int  #: most accelerators that are sure to reach the goal
+    high: int  #: most accelerators that may reach it: more are sure to miss it, or were not tried
     limit: Literal["storage", "client", "ranks"]  #: what ended the search; `ranks`: no more were started
     points: tuple[Point, ...]  #: all numbers that were tried, by number
     without_io: dict[int, float]  #: utilization of numbers of accelerators that read nothing, with all waits
@@ -44,6 +49,17 @@ class Saturation:
     def main_point(self) -> Point:
         """Return the point of the answer, or the one next to it: the client's ceiling may be between two."""
         return next((one for one in reversed(self.points) if one.accelerators <= self.most), self.points[0])
+
+    @property
+    def point_above(self) -> Point | None:
+        """Return the point with the fewest accelerators above the answer; None if no more were tried."""
+        return next((one for one in self.points if one.accelerators > self.most), None)
+
+    @property
+    def doubt(self) -> Answer | None:
+        """Return the answer next to the most accelerators that has no verdict; None if both have."""
+        answers = [one.answer for one in (self.main_point, self.point_above) if one is not None]
+        return next((one for one in answers if one.verdict == CANNOT_SAY), None)
 
 
 def find_most(reaches: Callable[[int], bool], most: int) -> int:
@@ -75,10 +91,9 @@ def make_saturation(points: Sequence[Point], tried_most: int, ceiling: int, with
     points = sorted(points, key=lambda one: one.accelerators)
     fed = max((one.accelerators for one in points if one.reaches), default=0)
     most = min(fed, ceiling)
-    clear = [one for one in points if not one.answer.has_goal_within_interval]
-    sure = [one.accelerators for one in clear if one.reaches]
-    missed = [one.accelerators for one in clear if not one.reaches]
-    low, high = min(max(sure, default=0), most), max(most, min(missed, default=most + 1) - 1)
+    sure = [one.accelerators for one in points if one.is_sure and one.reaches]
+    missed = [one.accelerators for one in points if one.is_sure and not one.reaches]
+    low, high = min(max(sure, default=0), most), max(most, min(missed, default=points[-1].accelerators + 1) - 1)
     limit: Literal["storage", "client", "ranks"] = "ranks" if fed == tried_most else "storage"
     if ceiling < max(fed, 1):
         low, high, limit = most, most, "client"

@@ -88,7 +88,7 @@ client: 7 GB/s
 latency: 400 us
     rtt, response_time
 metadata: 80_000 opens/s
-    mds, opens, iops
+    mds, opens
 stripe: 1 MiB over 4 servers
     stripe_count, stripe_size, striping
 """

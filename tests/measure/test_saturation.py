@@ -46,6 +46,21 @@ def test_the_number_lies_between_those_that_are_sure() -> None:
     assert [one.accelerators for one in found.points] == [1, 2, 4, 8, 9, 10, 12]
 
 
+def test_numbers_that_are_too_close_to_say_are_within_the_interval() -> None:
+    found = search({1: 0.99, 2: 0.98, 4: 0.895, 3: 0.95}, 4)
+    assert (found.most, found.low, found.high, found.limit) == (3, 3, 4, "storage")
+    assert found.doubt is None
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_a_number_without_a_verdict_next_to_the_answer_is_a_doubt(number: int) -> None:
+    busy = {1: 0.99, 2: 0.97, 4: 0.5}
+    points = [Point(at, 1, answer(mean, verdict=CANNOT_SAY if at == number else ""), 1) for at, mean in busy.items()]
+    found = make_saturation(points, 4, 4, {})
+    assert (found.most, found.low, found.high) == ((2, 1, 3) if number == 2 else (2, 2, 4))
+    assert found.doubt is not None
+
+
 def test_all_ranks_that_were_started_are_no_limit_of_storage() -> None:
     found = search({1: 0.99, 2: 0.99, 3: 0.98}, 3)
     assert (found.most, found.low, found.high, found.limit) == (3, 3, 3, "ranks")

@@ -65,7 +65,7 @@ EXAMPLES: Final = {
     "--picture": "ladder.png",
     "--measured": "dliosim-results-*",
     "--dlio": "mlperf-v2",
-    "-o": "unet3d.dlio",
+    "-o": "mine.dlio",
     "TRACE": "my-results",
     "--explain": "unoverlapped-io",
     "export": "export",

@@ -92,4 +92,6 @@ def parse_ranks(text: str) -> int:
 
 def parse_rank_list(text: str) -> tuple[int, ...]:
     """Return numbers of ranks, as `64,256,1024`."""
+    if found := re.search(r"(\d+),(0\d\d)\b", text):
+        raise ArgumentTypeError(f"write {found[1]}_{found[2]} for one number; `,` is between two")
     return tuple(parse_ranks(part.strip()) for part in text.split(","))

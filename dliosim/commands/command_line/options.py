@@ -50,8 +50,9 @@ def read_storage(parsed: SimpleNamespace) -> tuple[StorageModel | None, list[tup
     path = Path(parsed.storage)
     if not path.exists() and not path.suffix and path.name == parsed.storage:
         path = PATTERNS / "profiles" / f"{path}.dlio"
-    if not path.exists():
-        raise UsageError(f"--storage {parsed.storage}: there is no such file{HELP}{_list_storages()}")
+    if not path.is_file():
+        what = "it is a directory" if path.is_dir() else "there is no such file"
+        raise UsageError(f"--storage {parsed.storage}: {what}{HELP}{_list_storages()}")
     name = compile_storage(path, []).storage.name
     about_storage = [pair for pair in values if pair[0].startswith(f"{name}.")]
     return compile_storage(path, about_storage).storage, [pair for pair in values if pair not in about_storage]
@@ -62,7 +63,7 @@ def _list_storages() -> str:
     from dliosim.language.compile import describes_storage
 
     names = sorted(path.stem for path in (PATTERNS / "profiles").glob("*.dlio") if describes_storage(path))
-    return f"described already are {', '.join(names)}; `dliosim calibrate` describes the one you have"
+    return f"shipped descriptions: {', '.join(names)}; `dliosim calibrate` describes the one you have"
 
 
 def describe_dataset(dataset: Dataset) -> str:

@@ -97,7 +97,7 @@ def _mend_command(line: _Line) -> None:
     """Mend a line that begins with no command."""
     words, first = line.words, line.words[0] if line.words else ""
     start = next((at for at, one in enumerate(words) if one in COMMANDS), 0)
-    problem, plain = f"`{first}` is no command", first.lstrip("-")
+    problem, plain = f"unknown command `{first}`", first.lstrip("-")
     if first in ("mpiexec", "mpirun", "srun"):
         start = start or next((at for at, one in enumerate(words) if locate_pattern(one)), len(words))
         line.launcher = [one for one in words[:start] if one != "dliosim"]
@@ -156,9 +156,10 @@ def _mend_option(line: _Line, at: int, known: Mapping[str, Mapping[str, Any]]) -
         line.launcher = ["mpiexec", "-n", value if value.isdecimal() else "4"]
         return True
     elif named == "others of a launcher":
+        placed = "`--ranks N` says how many there are, `--per-node M` how many are on a node"
         nodes = "`--ranks N` and `--nodes M` say how many there are"
         launched = "the launcher has that option, in front of dliosim: `mpiexec -n 4 dliosim run FILE`"
-        line.give_up(problem, nodes if "--nodes" in known else launched)
+        line.give_up(problem, placed if "--per-node" in known else nodes if "--nodes" in known else launched)
     elif (near := difflib.get_close_matches(option, known, n=1, cutoff=0.75)) and not describe_setting(plain):
         line.replace(problem, at, 1, near)
     elif "-D" in known and (found := _write_setting(_LETTERS.get(plain, plain), own, line.words)):

@@ -28,7 +28,7 @@ _CLEAN: Final = (
 _NUMBER: Final = r"[0-9][0-9_]*(?:\.[0-9]+)?"
 _AMOUNT: Final = re.compile(rf"\b{_NUMBER}(?: ?(?:[KMGTP]i?B|kB|B|ms|us|s)(?:/s)?\b)?|\$\w+")
 #: Units of bare numbers, without a prefix first, so that no answer multiplies.
-_BASE: Final = ("B", "s", "ms", "B/s", "samples/s")
+_BASE: Final = ("B", "s", "ms", "samples/s")
 YES: Final = {"true", "yes", "on", "enabled", "enable"}
 NO: Final = {"false", "no", "0", "off", "disabled", "disable", "none", "null", "read", "sequential", "write"}
 #: Units for other words.

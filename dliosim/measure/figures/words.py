@@ -54,7 +54,7 @@ _OF_TABLES = {
     "step": "the predicted time from one step to the next",
     "value": "what `calibrate` found for a setting of a storage",
     "at least": "the lower end of the 95 % interval of what `calibrate` or `saturate` measured",
-    "all waits": "utilization with all waits: also those for syncs and for a core",
+    "busy with all waits": "utilization with all waits: also those for syncs and for a core",
     "from": "where the bytes came from: device, memory, mixed, unknown (not counted), modelled (no file was read)",
     "passes": "how often `saturate` ran the loop with this number of accelerators",
     "at most": "the upper end of the 95 % interval of what `calibrate` or `saturate` measured",

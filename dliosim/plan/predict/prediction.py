@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from dliosim.errors import HELP, UsageError
-from dliosim.measure.results.run_summary import Spread
 from dliosim.model.job import Job
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
@@ -57,9 +56,9 @@ class Prediction:
     alone: dict[Limit, float]
 
     @property
-    def spread(self) -> Spread:
-        """Return the storage-limited utilization with its range over the draws."""
-        return Spread(self.utilization, self.lowest, self.highest)
+    def is_read_ahead(self) -> bool:
+        """Return whether all steps after the first may be read during the first, so that utilization says nothing."""
+        return self.steps - 1 <= self.loop.access.prefetch
 
 
 def predict_loop(workload: Workload, loop: Loop, epoch: PhaseForecast, storage: StorageModel) -> Prediction:
@@ -79,7 +78,7 @@ def predict_loop(workload: Workload, loop: Loop, epoch: PhaseForecast, storage: 
     )
     # Without a second step the first one is all there is.
     taken, least = ([one.others or one.first for one in each] for each in (times, ideal))
-    reached = [without / time for without, time in zip(least, taken, strict=True)]
+    reached = [min(without / time, 1.0) for without, time in zip(least, taken, strict=True)]
     step, ideal_step = (statistics.fmean(each) / max(steps - 1, 1) for each in (taken, least))
     alone = _seconds_alone(loop, demand, storage, job, ideal_step)
     mean = statistics.fmean(reached)

@@ -84,7 +84,7 @@ def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, st
     if not forecast.phases or not 0 < memory < forecast.node_bytes:
         return
     most = max(forecast.phases, key=lambda phase: phase.node_memory)
-    what = f"{most.verb} {shorten_name(most.name)}"
+    what = most.verb if most.name == most.verb else f"{most.verb} {shorten_name(most.name)}"
     buffers = " (buffers of background saves)" if most.memory.staging > most.memory.total / 2 else ""
     once = NODE_BYTES + forecast.index_bytes
     room, others = memory - once - forecast.rank_bytes, forecast.node_bytes - once - forecast.rank_bytes
@@ -93,7 +93,10 @@ def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, st
     nodes = -(-forecast.ranks // (1 + int(max(room, 0) // each)))
     cure = f"`--nodes {nodes}` has room" if room >= 0 else "one rank alone needs more"
     needed, there = _two_digits(forecast.node_bytes), _show_memory(memory)
-    yield "ROOM", f"none: {what} needs {needed} of a node's {there}{buffers}; {cure}, or give a node's `--memory`"
+    yield (
+        "ROOM",
+        f"none: {what} needs {needed} per node{buffers}, a node has {there}; {cure}, or give a node's `--memory`",
+    )
 
 
 def _loop_rows(needs: LoopNeeds, workload: Workload, left: float, storage: StorageRates) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from dliosim.measure.results.run_summary import Spread
-from dliosim.model import Job, StorageModel
+from dliosim.model import Job, StorageModel, Workload
 from dliosim.plan.predict.prediction import DRAWS, Limit, Prediction, requests_at_once
 from dliosim.readable import ABSENT, count, percent, seconds, size
 from dliosim.report.cells import percent_cell, time_cell
@@ -18,29 +18,32 @@ Predicted = tuple[Job, Prediction]
 
 
 def prediction_lines(
-    name: str, shown: Predicted, goal: float, storage: StorageModel, bound: str, notes: Sequence[str], compared: str
+    workload: Workload,
+    shown: Predicted,
+    goal: float,
+    storage: StorageModel,
+    bound: str,
+    others: Sequence[str],
+    compared: str,
 ) -> str:
     """Return the first lines of the prediction of a loop, in 80 columns.
 
-    `bound`: `at most` or `at least`, if these are the most ranks that are fed. `notes` are sentences on what else is to
-    be known, `compared` says what was measured.
+    `bound` says how many ranks are fed, if the most were searched. `others` are the loops not predicted, `compared`
+    says what was measured.
     """
     (job, one), loop = shown, shorten_name(shown[1].loop.name)
-    verdict = _verdict(one, goal)
-    if bound:
-        fed = count(job.ranks, "rank")
-        verdict = f"would feed {fed} {bound}" if one.lowest >= goal else f"would not even feed {fed}"
-    answer = f"{verdict}: {loop} busy {_busy(one)}, goal {percent(goal, 2)}"
+    answer = f"{bound or _verdict(one, goal)}: {loop} busy {_busy(one, goal)}, goal {percent(goal, 2)}"
     if one.ideal_step == 0:
         answer = f"not asked: {loop} has no compute, so no accelerator waits for it"
     where = f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"
-    title = fit_title(name_forms(name), [where], ["PREDICTED"], [f"storage {storage.name}", ""])
+    title = fit_title(name_forms(workload.name), [where], ["PREDICTED"], [f"storage {storage.name}", ""])
     delivers = "be asked for" if one.limit == "compute" else "deliver"
     rows = [
         ("ANSWER", answer),
         ("NOTE" if one.lowest >= goal else "WHY", _explain_limit(one, job, storage)),
         ("STORAGE", f"would {delivers} {size(one.rate, 2)}/s in all (first epoch, no page cache)"),
-        *[("ALSO", note) for note in notes],
+        *([("SCALE", f"scale={workload.scale} shrinks the workload; -D scale=1 is all of it")] * (workload.scale > 1)),
+        *([("ALSO", f"not predicted: {', '.join(others)}; --loop NAME chooses")] if others else []),
         ("STEP", f"{_steps(one)}; first step {seconds(one.first_step, 2)}"),
         ("DRAWS", f"{DRAWS} of sizes, servers, latencies and compute, {count(one.steps, 'step')} each"),
         ("LIMIT", f"{compared}; other jobs, page cache, saves are left out"),
@@ -62,6 +65,11 @@ def prediction_table(predicted: Sequence[Predicted], goal: float, measured: Mapp
     return format_columns(title, "ranks on nodes", named, [[one] for one in columns], SCREEN)
 
 
+def range_of_draws(one: Prediction) -> Spread:
+    """Return the storage-limited utilization with its range over the draws."""
+    return Spread(one.utilization, one.lowest, one.highest)
+
+
 def _spread_cell(busy: Spread | None) -> str:
     if busy is None:
         return ABSENT
@@ -69,15 +77,30 @@ def _spread_cell(busy: Spread | None) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def search_verdict(predicted: Sequence[Predicted], goal: float, most: int) -> str:
+    """Return the verdict of a search for the most ranks, at most `most`, by its predictions."""
+    fed = max((job.ranks for job, one in predicted if one.lowest >= goal), default=0)
+    missed = min((job.ranks for job, one in predicted if one.highest < goal), default=0)
+    if not fed:
+        return "would not even feed 1 rank" if missed == 1 else "too close to say even for 1 rank"
+    if fed == most:
+        return f"would feed at least {count(fed, 'rank')}"
+    return f"would feed {count(fed, 'rank')}" + (f" but not {missed}" if missed else "")
+
+
 def _verdict(one: Prediction, goal: float) -> str:
+    if one.is_read_ahead:
+        return f"cannot say: {count(one.steps, 'step')}, {one.loop.access.prefetch} of them read ahead"
     if one.lowest < goal <= one.highest:
         return "too close to say"
     return "would feed" if one.lowest >= goal else "would not feed"
 
 
-def _busy(one: Prediction) -> str:
-    spread = _spread_cell(one.spread)
-    return f"{percent(one.utilization, 2)} ({spread})" if " to " in spread else percent(one.utilization, 2)
+def _busy(one: Prediction, goal: float) -> str:
+    """Return the utilization with its spread, with more digits near the goal."""
+    digits = 3 if one.lowest < goal <= one.highest else 2
+    low, mean, high = (percent(value, digits) for value in (one.lowest, one.utilization, one.highest))
+    return mean if low == high else f"{mean} ({low} to {high})"
 
 
 def _steps(one: Prediction) -> str:
@@ -88,16 +111,17 @@ def _explain_limit(one: Prediction, job: Job, storage: StorageModel) -> str:
     """Return what limits a loop, with its rate."""
     each = size(storage.servers.rate, 3)
     servers = count(one.servers, "server") + (" with files" if one.servers < storage.servers.number else "")
+    servers += f", {each}/s each" if one.servers > 1 else f": {each}/s"
     at_once = requests_at_once(one.loop)
     chains = f"{at_once} at a time" if at_once > 1 else "one after the other"
     if at_once < one.loop.access.readers:
         chains += " (`prefetch`)"
     text: dict[Limit, str] = {
         "compute": "reads end before the steps need them",
-        "step": f"`step time` is the limit: the slowest rank takes {seconds(one.alone['step'], 2)} besides compute",
-        "servers": f"the limit: {servers}, {each}/s each",
-        "clients": f"the client is the limit: {size(storage.client, 3)}/s for the {job.ranks_per_node} ranks of a node",
-        "opens": f"opens are the limit: {storage.metadata or 0:_.0f} per second",
+        "step": f"limited by `step time`: the slowest rank takes {seconds(one.alone['step'], 2)} besides compute",
+        "servers": f"limited by {servers}",
+        "clients": f"limited by the client: {size(storage.client, 3)}/s for the {job.ranks_per_node} ranks of a node",
+        "opens": f"limited by opens: {storage.metadata or 0:_.0f} per second",
         "latency": f"the requests of a rank, {chains}, take {seconds(one.alone['latency'], 2)} of a step",
     }
     return text[one.limit]
@@ -105,7 +129,7 @@ def _explain_limit(one: Prediction, job: Job, storage: StorageModel) -> str:
 
 _COLUMNS: Final[list[Column[Predicted]]] = [
     Column("busy", lambda row: row[1].utilization, percent_cell),
-    Column("draws", lambda row: row[1].spread, _spread_cell),
+    Column("draws", lambda row: range_of_draws(row[1]), _spread_cell),
     Column("step", lambda row: row[1].step, time_cell),
     Column("rate", lambda row: row[1].rate, lambda rate: f"{size(rate, 3)}/s"),
     Column("limit", lambda row: row[1].limit, str),

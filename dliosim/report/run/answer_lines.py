@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 
@@ -104,7 +105,7 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer, with_all: bool, accele
         yield "MEMORY", f"{where} {name_epochs(others)}: not counted"
     whole = "the loop" if len(counted) == len(epochs) else name_epochs(answer.epochs)
     shares = _shares(counted, "reads" if answer.source in ("memory", "null") else "storage")
-    rows = [f"{', '.join(shares[:many])} of {whole}" for many in range(len(shares), 0, -1)]
+    rows = [f"{text} of {whole}" for many in range(len(shares), 0, -1) for text in _join_shares(shares[:many])]
     short = next((row for row in rows if len(row) <= ROW), rows[-1])
     yield "LOOP", rows[0] if with_all else short
 
@@ -137,7 +138,14 @@ def _verdict(answer: Answer, who: str = "accelerators ", what: str = " (only sto
     return f"{answer.verdict}: {who}busy {share}{what}, goal {goal}"
 
 
-def _shares(epochs: Sequence[EpochSummary], reads: str) -> list[str]:
+def _join_shares(shares: Sequence[tuple[str, float]]) -> Iterator[str]:
+    """Yield shares of the time as text: with the rest, so that they make a whole, and without it."""
+    text, rest = ", ".join(text for text, _ in shares), 1.0 - math.fsum(share for _, share in shares)
+    yield from ([f"{text}, rest {percent(rest, 2)}"] if rest >= _WORTH_A_WORD else [])
+    yield text
+
+
+def _shares(epochs: Sequence[EpochSummary], reads: str) -> list[tuple[str, float]]:
     """Return how busy the ranks were, and what they waited for, as shares of all time of epochs, saves included.
 
     `reads` is the word for waits for data. Steps may also be held by reads while ranks wait for something else: for
@@ -155,8 +163,10 @@ def _shares(epochs: Sequence[EpochSummary], reads: str) -> list[str]:
     longest = sorted((name for name in named if worth[name] >= _WORTH_A_WORD), key=worth.__getitem__, reverse=True)
     words = _NAMES | {"data wait": reads}
     behind = {"data wait": f" (+ {percent(hidden, 2)} hidden)"} if hidden >= _WORTH_A_WORD else {}
-    waits = [f"{words.get(one, one)} {percent(named[one], 2)}{behind.get(one, '')}" for one in longest[:_PARTS]]
-    return [*([f"busy {percent(busy, 2)}"] if busy or not waits else []), *waits]
+    waits = [
+        (f"{words.get(one, one)} {percent(named[one], 2)}{behind.get(one, '')}", named[one]) for one in longest[:_PARTS]
+    ]
+    return [*([(f"busy {percent(busy, 2)}", busy)] if busy or not waits else []), *waits]
 
 
 def _seconds_behind_waits(epoch: EpochSummary) -> float:

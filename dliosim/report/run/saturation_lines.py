@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dliosim.measure.results.run_summary import Answer, RunSummary, Spread
-from dliosim.measure.results.verdicts import CANNOT_SAY, NO_STORAGE
+from dliosim.measure.results.verdicts import NO_STORAGE
 from dliosim.measure.saturation import Point, Saturation
 from dliosim.readable import count, percent
 from dliosim.report.answer_sentences import sentence
@@ -38,16 +38,19 @@ def saturation_lines(begun: RunSummary, found: Saturation) -> str:
     forms = [f"MODELLED storage {begun.modelled}"] if begun.modelled else [""]
     title = title_results(name_forms(begun.name), begun.ranks, begun.nodes, place, forms)
     ran, source = count(found.main_point.accelerators, "accelerator"), "memory" if is_memory else "storage"
+    doubt = found.doubt
     rows = [
         ("ANSWER", f"{'memory ' if is_memory else ''}{_verdict(found)}, goal {percent(shown.goal, 2)}"),
-        ("NOTE" if found.limit == "ranks" else "WHY", _explain(found, source)),
+        *([("WHY", sentence(doubt.reasons[0]))] if doubt is not None and doubt.reasons else []),
+        ("NOTE" if found.limit == "ranks" or doubt is not None else "WHY", _explain(found, source)),
         (source.upper(), f"{ran} got {_rate(shown)} from {_name_source(shown)}"),
     ]
-    above = next((one.answer for one in found.points if one.accelerators > found.most), shown)
-    doubts = [one for one in (shown, above) if one.verdict in (NO_STORAGE, CANNOT_SAY) and one.reasons]
-    rows += [("LIMIT", f"{one.verdict}: {sentence(one.reasons[0])}") for one in doubts[:1]]
+    if shown.verdict == NO_STORAGE and shown.reasons:
+        rows.append(("LIMIT", f"{shown.verdict}: {sentence(shown.reasons[0])}"))
     advice: list[Row] = []
-    if found.limit == "ranks":
+    if doubt is not None:
+        advice += [("TRY", sentence(one)) for one in doubt.advice[:1]]
+    elif found.limit == "ranks":
         line = shlex.join(["mpiexec", "-n", str(2 * begun.ranks), begun.program, *begun.arguments])
         advice.append(("TRY", f"start more ranks; each is an accelerator:\n{line}"))
     return first_lines(*fit_rows(title, rows, advice))
@@ -55,11 +58,19 @@ def saturation_lines(begun: RunSummary, found: Saturation) -> str:
 
 def _verdict(found: Saturation) -> str:
     """Return how many accelerators are fed, with the interval of this number."""
+    busy = f"busy {_busy(found.main_point)}"
+    if found.doubt is not None or (found.limit == "client" and not found.most):
+        number = count(found.main_point.accelerators, "accelerator")
+        return f"cannot say{_spread(found)}: {number} {busy}"
     if not found.most:
-        return f"does not feed 1 accelerator: it is busy {_busy(found.main_point)}"
-    spread = f" ({found.low} to {found.high})" if found.low < found.high else ""
-    least = "" if found.limit == "storage" else " at least"
-    return f"feeds {count(found.most, 'accelerator')}{spread}{least}: busy {_busy(found.main_point)}"
+        return f"does not feed 1 accelerator{_spread(found)}: it is {busy}"
+    if found.limit != "storage" and found.low == found.most:
+        return f"feeds at least {count(found.most, 'accelerator')}: {busy}"
+    return f"feeds {count(found.most, 'accelerator')}{_spread(found)}: {busy}"
+
+
+def _spread(found: Saturation) -> str:
+    return f" ({found.low} to {found.high})" if found.low < found.high else ""
 
 
 def _explain(found: Saturation, source: str) -> str:
@@ -68,15 +79,25 @@ def _explain(found: Saturation, source: str) -> str:
     alone = f"{count(number, 'accelerator')} that read nothing {'is' if number == 1 else 'are'} busy {percent(idle, 2)}"
     if found.limit == "client":
         return f"these ranks are the limit: {alone}; take more cores or nodes, or a pattern with longer steps"
-    if found.limit == "ranks":
+    above = found.point_above
+    if above is None:
         return f"{source} has no limit up to here; {alone}"
-    above = next(one for one in found.points if one.accelerators > found.most)
-    return f"{source} is the limit: {count(above.accelerators, 'accelerator')} would be busy {_busy(above)}; {alone}"
+    limit = f"{source} is the limit" if found.doubt is None else f"{source} may be the limit"
+    if not found.most:
+        return f"{limit}; {alone}"
+    tried = (
+        f"{count(above.accelerators, 'accelerator')} {'is' if above.accelerators == 1 else 'are'} busy {_busy(above)}"
+    )
+    return f"{limit}: {tried}{'' if above.is_sure else ', too close to say'}; {alone}"
 
 
 def _busy(one: Point) -> str:
+    """Return the storage-limited utilization, with its interval if that decides."""
     alone = one.answer.storage_utilization
-    return "-" if alone is None else percent(alone.mean, 2)
+    if alone is None:
+        return "-"
+    spread = f" ({percent(alone.low, 2)} to {percent(alone.high, 2)})" if not one.is_sure else ""
+    return percent(alone.mean, 2) + spread
 
 
 def _rate(answer: Answer) -> str:
@@ -103,7 +124,7 @@ _COLUMNS: Final[list[Column[Point]]] = [
     Column("busy", lambda one: _end(one, "mean"), percent_cell),
     Column("at least", lambda one: _end(one, "low"), percent_cell),
     Column("at most", lambda one: _end(one, "high"), percent_cell),
-    Column("all\nwaits", lambda one: one.answer.utilization and one.answer.utilization.mean, percent_cell),
+    Column("busy with\nall waits", lambda one: one.answer.utilization and one.answer.utilization.mean, percent_cell),
     Column("got", lambda one: one.answer.got_bytes_per_second and one.answer.got_bytes_per_second.mean, rate_cell),
     Column("from", lambda one: one.answer.source, str),
     Column("passes", lambda one: one.passes, str),

@@ -66,11 +66,14 @@ def test_every_pattern_has_at_most_eight_lines_that_are_not_cut(path: Path) -> N
 def test_memory_that_a_node_does_not_have_comes_first_with_the_nodes_that_have_it() -> None:
     found = lines("checkpoint_async", 8, memory=25e9, scale="1")
     assert list(found)[1] == "ROOM"
-    needed, cure = "save state needs 110 GB of a node's 25 GB (buffers of background saves)", "`--nodes 8` has room"
+    needed, cure = (
+        "save state needs 110 GB per node (buffers of background saves), a node has 25 GB",
+        "`--nodes 8` has room",
+    )
     assert found["ROOM"] == f"none: {needed}; {cure}, or give a node's `--memory`"
     assert "ROOM" not in lines("checkpoint_async", 8, 8, 25e9, scale="1")
     alone = lines("checkpoint_async", 2, memory=25e9, scale="1")
-    assert alone["ROOM"].startswith("none: save state needs 110 GB of a node's 25 GB")
+    assert alone["ROOM"].startswith("none: save state needs 110 GB per node")
     assert "ROOM" not in lines("checkpoint_async", 8, memory=0, scale="1")
 
 
