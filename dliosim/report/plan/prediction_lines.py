@@ -45,8 +45,7 @@ def prediction_lines(
         *([("SCALE", f"scale={workload.scale} shrinks the workload; -D scale=1 is all of it")] * (workload.scale > 1)),
         *([("ALSO", f"not predicted: {', '.join(others)}; --loop NAME chooses")] if others else []),
         ("STEP", f"{_steps(one)}; first step {seconds(one.first_step, 2)}"),
-        ("DRAWS", f"{DRAWS} of sizes, servers, latencies and compute, {count(one.steps, 'step')} each"),
-        ("LIMIT", f"{compared}; other jobs, page cache, saves are left out"),
+        ("LIMIT", f"{DRAWS} draws of {count(one.steps, 'step')}; {compared}; other jobs, page cache, saves left out"),
     ]
     return first_lines(*fit_rows(title, rows))
 
