@@ -55,7 +55,7 @@ def predict_command(parsed: SimpleNamespace) -> int:
         with show_elapsed(user_terminal(), f"predict {printable(parsed.pattern)} on {count(job.ranks, 'rank')}"):
             phases = forecast(workload).phases
             phase = next(one for one in phases if (one.verb, one.name) == (loop.kind, loop.name))
-            return predict_loop(workload, loop, phase, storage)
+            return predict_loop(workload, loop, phase, storage, _count_node_ranks(job, parsed.per_node))
 
     workload, loop = compile_for(place(parsed.ranks[0] if parsed.ranks else 1))
     measured, differing = read_measured(parsed.measured or (), workload.name, loop.name, values)
@@ -146,6 +146,11 @@ def _draw_ladder(
             write_atomic(file, render_figure(utilization_curve(points), "svg" if file.suffix == ".svg" else "png"))
     except OSError as error:
         raise ExecutionError(f"--picture {file} cannot be written: {error.strerror}") from error
+
+
+def _count_node_ranks(job: Job, per_node: int) -> int:
+    """Return the ranks of each node but the last: `per_node`, unless a run had its ranks on other nodes."""
+    return per_node if job.nodes == -(-job.ranks // per_node) else job.ranks_per_node
 
 
 def find_most_ranks(predict: Callable[[int], tuple[Job, Prediction]], goal: float) -> list[tuple[Job, Prediction]]:

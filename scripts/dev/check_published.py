@@ -122,6 +122,7 @@ def predict(ladder: Ladder, ranks: int, nodes: int, rate: float | None, step: fl
         loop,
         phase,
         StorageModel("published", servers, stripe=stripe, step_time=step, step_tail=tail if step else None),
+        -(-ranks // nodes),
     )
 
 

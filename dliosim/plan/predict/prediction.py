@@ -61,8 +61,13 @@ class Prediction:
         return self.steps - 1 <= self.loop.access.prefetch
 
 
-def predict_loop(workload: Workload, loop: Loop, epoch: PhaseForecast, storage: StorageModel) -> Prediction:
-    """Return the prediction of a loop by the forecast of its first epoch; UsageError for what the model cannot tell."""
+def predict_loop(
+    workload: Workload, loop: Loop, epoch: PhaseForecast, storage: StorageModel, node_ranks: int
+) -> Prediction:
+    """Return the prediction of a loop by the forecast of its first epoch; UsageError for what the model cannot tell.
+
+    Each node has `node_ranks` ranks, the last one those that are left.
+    """
     _refuse_unmodelled(loop)
     job = workload.job
     steps = min(epoch.steps, _MOST_STEPS, max(_MOST_OF_ALL // job.ranks, _FEWEST_STEPS))
@@ -73,14 +78,14 @@ def predict_loop(workload: Workload, loop: Loop, epoch: PhaseForecast, storage: 
     storage = storage.select_servers(dataset.layout.files, mean_file_size(dataset))
     demand = StepDemand(size, calls + opens, opens, max(calls, 1.0), loop.batch, dataset.size)
     times, ideal = (
-        [run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw) for draw in range(DRAWS)]
+        [run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw, node_ranks) for draw in range(DRAWS)]
         for one in (storage, None)
     )
     # Without a second step the first one is all there is.
     taken, least = ([one.others or one.first for one in each] for each in (times, ideal))
     reached = [min(without / time, 1.0) for without, time in zip(least, taken, strict=True)]
     step, ideal_step = (statistics.fmean(each) / max(steps - 1, 1) for each in (taken, least))
-    alone = _seconds_alone(loop, demand, storage, job, ideal_step)
+    alone = _seconds_alone(loop, demand, storage, job, node_ranks, ideal_step)
     mean = statistics.fmean(reached)
     return Prediction(
         loop,
@@ -107,7 +112,7 @@ def _find_limit(busy: float, lost: float, alone: dict[Limit, float]) -> Limit:
 
 
 def _seconds_alone(
-    loop: Loop, demand: StepDemand, storage: StorageModel, job: Job, compute: float
+    loop: Loop, demand: StepDemand, storage: StorageModel, job: Job, node_ranks: int, compute: float
 ) -> dict[Limit, float]:
     """Return the seconds of a step that compute, each part of a storage, and a rank's chain of requests take."""
     chain = demand.requests * (mean_latency(storage) + storage.call_time)
@@ -116,7 +121,7 @@ def _seconds_alone(
         "compute": compute,
         "step": storage.step_overhead(job.ranks if loop.sync.kind != "off" else 1),
         "servers": demand.size * job.ranks / (storage.servers.number * storage.servers.rate),
-        "clients": demand.size * job.ranks_per_node / (storage.client or math.inf),
+        "clients": demand.size * min(node_ranks, job.ranks) / (storage.client or math.inf),
         "opens": demand.opens * job.ranks / (storage.metadata or math.inf),
         "latency": chain / requests_at_once(loop),
     }

@@ -76,18 +76,21 @@ def wait_of_calls(service: float, think: Callable[[float], float], customers: in
     Each call takes `service` seconds on one of some equal servers; `think` is the time from a call's end to the next
     call of its customer, for a mean time of calls. The mean is that of approximate mean value analysis (Schweitzer
     1979): a call finds the queue that the others would have without its customer, and half of the call that is served
-    is left, as all take the same time. The spread is that of a queue M/D/1 with the same load.
+    is left, as all take the same time. The spread is that of a queue M/D/1 with the same load, at most that of the
+    number of the others that are at the server, each by the same chance: a full queue hardly varies.
     """
     if service <= 0 or customers < 2:
         return constant(0.0)
-    whole, load = service, 0.0
+    others, whole, load, present = customers - 1, service, 0.0, 0.0
     for _ in range(_ROUNDS):
         cycle = think(whole) + whole
-        load = min((customers - 1) / servers * service / cycle, _FULL)
-        ahead = (customers - 1) / servers * (whole - service / 2) / cycle
+        load = min(others / servers * service / cycle, _FULL)
+        present = whole / cycle / servers
+        ahead = others / servers * (whole - service / 2) / cycle
         whole = (whole + service * (1 + ahead)) / 2  # half a step, so that it does not swing
     mean = whole - service
-    return Distribution("gamma", (mean, mean * math.sqrt(1 + 4 * (1 - load) / (3 * load))))
+    most = service * math.sqrt(others * present * (1 - present) + 1 / 12)  # and a call that is served is anywhere
+    return Distribution("gamma", (mean, min(mean * math.sqrt(1 + 4 * (1 - load) / (3 * load)), most)))
 
 
 def draw_step_times(storage: StorageModel, stream: int, counter: Ints) -> Floats:

@@ -61,15 +61,22 @@ class EpochTimes:
 
 
 def run_epoch(
-    loop: Loop, dataset: Dataset, demand: StepDemand, steps: int, job: Job, storage: StorageModel | None, seed: int
+    loop: Loop,
+    dataset: Dataset,
+    demand: StepDemand,
+    steps: int,
+    job: Job,
+    storage: StorageModel | None,
+    seed: int,
+    node_ranks: int,
 ) -> EpochTimes:
-    """Return the times of an epoch of `steps` steps; without a storage, reads take no time.
+    """Return the times of an epoch of `steps` steps on nodes of `node_ranks`; without a storage, reads take no time.
 
     Batches are asked for as `execute.batches.prefetch` does: the one of step s + N when that of step s is there, by the
     reader that is free first.
     """
     rank = np.arange(job.ranks)
-    read = _make_reads(loop, dataset, demand, job, storage, seed)
+    read = _make_reads(loop, dataset, demand, job, storage, seed, node_ranks)
     access, processing = loop.access, _processing_seconds(loop)
     ahead = access.prefetch if access.readers else 0
     lanes = 1 if access.by == "sample" else max(access.readers, 1)
@@ -97,13 +104,14 @@ def run_epoch(
 
 
 def _make_reads(
-    loop: Loop, dataset: Dataset, demand: StepDemand, job: Job, storage: StorageModel | None, seed: int
+    loop: Loop, dataset: Dataset, demand: StepDemand, job: Job, storage: StorageModel | None, seed: int, node_ranks: int
 ) -> Callable[[int, Floats], Floats]:
     """Return the function of a step and the times at which ranks ask for its batch, to those at which they have it."""
     if storage is None:
         return lambda step, begun: begun
-    node, rank = np.arange(job.ranks) // job.ranks_per_node, np.arange(job.ranks)
-    queues = StorageQueues(storage, job.nodes)
+    rank = np.arange(job.ranks)
+    node = rank // node_ranks
+    queues = StorageQueues(storage, int(node[-1]) + 1)
     together = loop.access.readers if loop.access.by == "sample" else 1
     requests = demand.requests / together
     width = _count_files(loop, dataset) - 1 + storage.count_servers(mean_file_size(dataset))

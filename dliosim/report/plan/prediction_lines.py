@@ -40,7 +40,7 @@ def prediction_lines(
     delivers = "be asked for" if one.limit == "compute" else "deliver"
     rows = [
         ("ANSWER", answer),
-        ("NOTE" if one.lowest >= goal else "WHY", _explain_limit(one, job, storage)),
+        ("NOTE" if one.lowest >= goal else "WHY", _explain_limit(one, storage)),
         ("STORAGE", f"would {delivers} {size(one.rate, 2)}/s in all (first epoch, no page cache)"),
         *([("SCALE", f"scale={workload.scale} shrinks the workload; -D scale=1 is all of it")] * (workload.scale > 1)),
         *([("ALSO", f"not predicted: {', '.join(others)}; --loop NAME chooses")] if others else []),
@@ -106,7 +106,7 @@ def _steps(one: Prediction) -> str:
     return f"{seconds(one.step, 2)}, {seconds(one.ideal_step, 2)} if reads took no time"
 
 
-def _explain_limit(one: Prediction, job: Job, storage: StorageModel) -> str:
+def _explain_limit(one: Prediction, storage: StorageModel) -> str:
     """Return what limits a loop, with its rate."""
     each = size(storage.servers.rate, 3)
     servers = count(one.servers, "server") + (" with files" if one.servers < storage.servers.number else "")
@@ -119,7 +119,7 @@ def _explain_limit(one: Prediction, job: Job, storage: StorageModel) -> str:
         "compute": "reads end before the steps need them",
         "step": f"limited by `step time`: the slowest rank takes {seconds(one.alone['step'], 2)} besides compute",
         "servers": f"limited by {servers}",
-        "clients": f"limited by the client: {size(storage.client, 3)}/s for the {job.ranks_per_node} ranks of a node",
+        "clients": f"limited by the client: {size(storage.client, 3)}/s for the ranks of a node",
         "opens": f"limited by opens: {storage.metadata or 0:_.0f} per second",
         "latency": f"the requests of a rank, {chains}, take {seconds(one.alone['latency'], 2)} of a step",
     }

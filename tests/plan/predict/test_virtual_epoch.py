@@ -25,7 +25,8 @@ from dliosim.model import (
     Sync,
     constant,
 )
-from dliosim.plan.predict.virtual_epoch import StepDemand, run_epoch
+from dliosim.plan.predict import virtual_epoch
+from dliosim.plan.predict.virtual_epoch import EpochTimes, StepDemand
 
 STORAGE = StorageModel("s", Servers(1, 1e9))
 
@@ -41,6 +42,12 @@ def loop(seconds: float, readers: int = 1, prefetch: int = 2, **changes: object)
 
 def demand(size: float, requests: float = 1, opens: float = 0) -> StepDemand:
     return StepDemand(size, requests, opens, requests, 1, constant(size))
+
+
+def run_epoch(
+    one: Loop, dataset: Dataset, asked: StepDemand, steps: int, job: Job, storage: StorageModel | None, seed: int
+) -> EpochTimes:
+    return virtual_epoch.run_epoch(one, dataset, asked, steps, job, storage, seed, job.ranks_per_node)
 
 
 def test_without_readers_a_step_is_reading_and_computing() -> None:
