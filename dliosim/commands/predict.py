@@ -12,6 +12,7 @@ from dliosim.commands.command_line.pattern_files import find_pattern
 from dliosim.commands.job.terminal import print_text, user_terminal
 from dliosim.errors import HELP, ExecutionError, UsageError
 from dliosim.language.compile import compile_pattern
+from dliosim.language.diagnostics import PatternError
 from dliosim.measure.results.run_summary import Spread
 from dliosim.measure.saturation import find_most
 from dliosim.model import Job, Loop, Workload
@@ -65,17 +66,18 @@ def predict_command(parsed: SimpleNamespace) -> int:
             f"{loop.name} has no compute, so there is no utilization to reach{HELP}give --ranks, for its rate"
         )
     goal = parsed.until or goals_of(workload.expectations).get(loop.name, GOAL)
+    has_ended = False
     if jobs:
         predicted = [(job, predict(job)) for _, job in sorted(jobs.items())]
         shown = predicted[-1]
     else:
-        predicted = find_most_ranks(lambda ranks: (place(ranks), predict(place(ranks))), goal)
+        predicted, has_ended = find_most_ranks(lambda ranks: (place(ranks), predict(place(ranks))), goal)
         shown = next((one for one in reversed(predicted) if one[1].lowest >= goal), predicted[0])
     if parsed.json:
         content = {"schema_version": _VERSION, "name": workload.name, "storage": storage.name}
         text = json.dumps(content | {"predicted": list(prediction_content(predicted, goal, measured))}) + "\n"
     else:
-        bound = "" if jobs else search_verdict(predicted, goal, MOST_RANKS)
+        bound = "" if jobs else search_verdict(predicted, goal, has_ended)
         others = [one.name for one in _loops_that_read(workload) if one.name != loop.name and not parsed.loop]
         compared = f"{count(len(measured), 'run')} next to it" if measured else "no file system was compared"
         compared += f", {differing} with other -D" if differing else ""
@@ -153,16 +155,33 @@ def _count_node_ranks(job: Job, per_node: int) -> int:
     return per_node if job.nodes == -(-job.ranks // per_node) else job.ranks_per_node
 
 
-def find_most_ranks(predict: Callable[[int], tuple[Job, Prediction]], goal: float) -> list[tuple[Job, Prediction]]:
-    """Return the predictions that find the most ranks with this utilization, by ranks."""
+def find_most_ranks(
+    predict: Callable[[int], tuple[Job, Prediction]], goal: float
+) -> tuple[list[tuple[Job, Prediction]], bool]:
+    """Return the predictions that find the most ranks with this utilization, by ranks, and whether more were not tried.
+
+    They are not if the data would last for too few steps, and beyond `MOST_RANKS`.
+    """
     made: dict[int, tuple[Job, Prediction]] = {}
+    has_ended = False
 
     def reaches(ranks: int) -> bool:
-        made[ranks] = predict(ranks)
-        return made[ranks][1].lowest >= goal
+        nonlocal has_ended
+        try:
+            job, one = predict(ranks)
+        except PatternError:
+            if ranks == 1:
+                raise
+            has_ended = True
+            return False
+        if ranks > 1 and one.is_read_ahead:
+            has_ended = True
+            return False
+        made[ranks] = job, one
+        return one.lowest >= goal
 
-    find_most(reaches, MOST_RANKS)
-    return [made[ranks] for ranks in sorted(made)]
+    most = find_most(reaches, MOST_RANKS)
+    return [made[ranks] for ranks in sorted(made)], has_ended or most == MOST_RANKS
 
 
 def _choose_loop(workload: Workload, name: str | None) -> Loop:

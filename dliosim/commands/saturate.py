@@ -21,7 +21,7 @@ from dliosim.execute.run.workload_runner import require_all, run_verbs
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.measure.saturation import Point, Saturation, find_most, is_decided, make_saturation
-from dliosim.model import DropCaches, Job, Loop, Prepare, Verb, Workload
+from dliosim.model import Convert, DropCaches, Job, Loop, Prepare, Verb, Workload
 from dliosim.model.expectation import GOAL, goals_of
 from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.forecast.layout_forecast import mean_compute
@@ -143,7 +143,11 @@ class SaturateCommand(RunCommand):
             raise UsageError(f"{loop.name} has no compute, so there is no utilization to reach{HELP}give it `compute`")
         took = self.setup.parsed.pass_time or max(_PASS_SECONDS, _PASS_STEPS * computed)
         loop = replace(loop, epochs=1, seconds=took, checkpoints=(), evaluations=())
-        prepares = [verb for verb in verbs if isinstance(verb, Prepare) and verb.dataset == loop.dataset]
+        needed, prepares = {loop.dataset}, list[Verb]()
+        for verb in reversed(verbs):
+            if isinstance(verb, Prepare) and verb.dataset in needed:
+                needed |= {verb.source} if isinstance(verb, Convert) else set()
+                prepares.insert(0, verb)
         return replace(workload, verbs=(*prepares, loop), checkpoints=(), expectations=()), loop
 
     def _compile(self, number: int, nodes: int) -> Workload:
@@ -215,8 +219,10 @@ class SaturateCommand(RunCommand):
         answers = answer_run(run, group_phases(run.loops), {self.loop.name: self.goal}, lambda override: None)
         if answers[0].storage_utilization is None:
             data, ran = self.loop.dataset, count(run.ranks, "accelerator")
-            cure = f"give it more samples, as `-D {data}.samples=...`, or a lower `--most`"
-            raise UsageError(f"{ran}: the data of `{data}` last for one step, which says nothing{HELP}{cure}")
+            cure = (
+                f"give `{data}` more samples, as `-D {data}.samples=...`, a longer `--pass-time`, or a lower `--most`"
+            )
+            raise UsageError(f"{ran}: a pass has one step, which says nothing{HELP}{cure}")
         return replace(run, answers=answers)
 
     def _write(self, run: RunSummary, phases: Sequence[Phase]) -> None:

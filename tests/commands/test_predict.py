@@ -59,6 +59,21 @@ def test_several_numbers_of_ranks_have_a_table_and_the_greatest_that_is_fed(
     assert "goal 70 %, reached by 4 ranks" in out
 
 
+def test_ranks_fill_a_node_before_the_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "narrow.dlio").write_text("dlio 1\nstorage narrow {\n servers 9 of 100 GB/s\n client 4 GB/s\n}\n")
+    storage = str(tmp_path / "narrow.dlio")
+    assert main(["predict", "cosmoflow", "--ranks", "4,8,9,12", "--storage", storage, "--json"]) == 0
+    four, *others = [one["storage_utilization"]["mean"] for one in json.loads(capsys.readouterr().out)["predicted"]]
+    assert four == pytest.approx(1.0, abs=0.01)
+    assert others == pytest.approx([4e9 * 3.5e-3 / (8 * 2.83e6)] * 3, abs=0.04)
+
+
+def test_numbers_with_a_comma_for_thousands_are_refused(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["predict", "cosmoflow", "--ranks", "4,096", "--storage", slow])
+    assert "write 4_096 for one number" in capsys.readouterr().err
+
+
 def test_without_ranks_the_most_that_are_fed_are_searched(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", "cosmoflow", "--storage", slow]) == 0
     out = capsys.readouterr().out
@@ -80,12 +95,33 @@ def test_a_goal_that_one_rank_does_not_reach(slow: str, capsys: pytest.CaptureFi
 def test_a_search_comes_within_two_per_cent_of_the_most_ranks(most: int) -> None:
     def predict(ranks: int) -> tuple[Job, Prediction]:
         busy = 0.9 if ranks <= most else 0.8
-        return Job(ranks), SimpleNamespace(lowest=busy)  # type: ignore[return-value]
+        return Job(ranks), SimpleNamespace(lowest=busy, is_read_ahead=False)  # type: ignore[return-value]
 
-    tried = {job.ranks: one.lowest for job, one in find_most_ranks(predict, 0.85)}
+    found, has_ended = find_most_ranks(predict, 0.85)
+    assert has_ended == (most >= MOST_RANKS)
+    tried = {job.ranks: one.lowest for job, one in found}
     reached = max((ranks for ranks, busy in tried.items() if busy == 0.9), default=0)
     assert min(most, MOST_RANKS) / 1.02 - 1 <= reached <= min(most, MOST_RANKS)
     assert len(tried) <= 24
+
+
+@pytest.mark.parametrize(
+    ("samples", "batch", "fed"),
+    [
+        (400, "4 per rank", 16),
+        (480, "48 total", 24),
+    ],  # all steps would be read ahead; ranks divide a batch
+)
+def test_a_search_says_that_the_data_end_before_the_storage(
+    samples: int, batch: str, fed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fast.dlio").write_text(FAST)
+    (tmp_path / "few.dlio").write_text(
+        f'dlio 1\nworkload few "few samples"\ndataset d {{\n samples {samples}\n size 1 MB\n path "d"\n}}\n'
+        f"train {{\n read d\n batch {batch}\n epochs 1\n compute 5 ms\n readers 1\n prefetch 4 batches\n}}\n"
+    )
+    assert main(["predict", str(tmp_path / "few.dlio"), "--storage", str(tmp_path / "fast.dlio")]) == 0
+    assert f"would feed at least {fed} rank" in capsys.readouterr().out
 
 
 def test_its_lines_fit_80_columns(slow: str, capsys: pytest.CaptureFixture[str]) -> None:

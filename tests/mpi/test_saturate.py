@@ -106,5 +106,24 @@ def test_data_of_one_step_are_refused_on_all_ranks(tmp_path: Path) -> None:
     few = ["-D", "d.samples=6", "-D", "d.layout=6 files"]
     done = run_command(3, ["saturate", "need.dlio", "--dir", "data", "--pass-time", "1 s", *few], tmp_path, 60)
     message = only_error(done, 2)
-    assert "accelerators: the data of `d` last for one step" in message
+    assert "accelerators: a pass has one step" in message
     assert "-D d.samples=..." in done.stderr
+
+
+def test_data_that_are_converted_are_prepared_with_their_source(tmp_path: Path) -> None:
+    source = 'dataset loose {\n samples 4_000\n size 100 kB\n path "loose"\n}\nprepare loose\nconvert loose to d\n'
+    pattern = PATTERN.replace("prepare d\n", source)
+    (tmp_path / "need.dlio").write_text(pattern)
+    done = run_command(2, ["saturate", "need.dlio", "--dir", "data", "--pass-time", "1 s", "--json"], tmp_path, 120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["points"]
+
+
+def test_more_ranks_are_advised_without_the_option_that_kept_them_few(tmp_path: Path) -> None:
+    (tmp_path / "need.dlio").write_text(PATTERN)
+    (tmp_path / "w.dlio").write_text(STORAGE)
+    words = ["saturate", "need.dlio", "--pass-time", "1 s", "--storage", "w.dlio", "--output", "out", "--most", "1"]
+    done = run_command(2, words, tmp_path, 60)
+    assert done.returncode == 0, done.stderr
+    assert "-n 4" in done.stdout
+    assert "--most" not in done.stdout and "--output" not in done.stdout

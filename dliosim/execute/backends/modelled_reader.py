@@ -168,7 +168,7 @@ def require_modelled(loop: Loop, dataset: Dataset, model: StorageModel) -> None:
     access, name = loop.access, loop.name
     size = dataset.size.nonnegative_mean()
     call = min(size, access.transfer or size)
-    took = mean_latency(model) + model.call_time + call / min(model.servers.rate, model.client or math.inf)
+    took = mean_latency(model) + model.call_time + max(model.server_seconds(call), call / (model.client or math.inf))
     short = f"a call of {seconds(took, 2)} is too short to be waited for; it may be {seconds(_SHORTEST_CALL, 2)}"
     refused = (
         (access.collective, f"the two phases of a collective read are not modelled{HELP}`-D {name}.api=posix` is"),

@@ -271,8 +271,17 @@ def run_on_some(world: World, count: int, work: Callable[[World], T]) -> T:
     The result is that of rank 0, which is always one of them. Collective.
     """
     chosen, polite = choose_ranks(world, count)
+
+    def work_with(part: World) -> T:
+        try:
+            return work(part)
+        except DliosimError as error:
+            if not error.shared and part.size > 1:
+                world.abort(error)  # the others wait for this rank in collective calls of `part`
+            raise
+
     with split_world(world, int(not chosen), world.rank, polite) as part:
-        result = world.run_on_all(lambda: work(part) if chosen else None)
+        result = world.run_on_all(lambda: work_with(part) if chosen else None)
     return world.broadcast_object(result)
 
 

@@ -51,7 +51,7 @@ def command_line(
     replaced, rest = {*needless, override.partition("=")[0]}, iter(run.arguments)
     dropped = {*without, "--output", "--json", "--verify", *option[:1]}
     for word in rest:
-        value = next(rest, "") if word in ("-D", "--output", *option[:1]) else ""
+        value = next(rest, "") if word in ("-D", "--output", "--most", *option[:1]) else ""
         name = (value or word.removeprefix("-D")).partition("=")[0] if word.startswith("-D") else ""
         if not (name in replaced - {""} or word.partition("=")[0] in dropped):
             words += [word, value] if word == "-D" else [word]
@@ -115,7 +115,7 @@ def advise(
 
     if answer.source == "null":
         yield Advice("read_data", command=command_line(run, without=("--null",)))
-    elif run.is_stored_on(loop, MEMORY_KINDS):
+    elif run.is_stored_on(loop, MEMORY_KINDS) and not run.modelled:
         yield leave_memory(run, disk if loop.root == "data" else "")
     elif validity.doubt_of_prefetch(runs):
         yield Advice("prefetch_less")

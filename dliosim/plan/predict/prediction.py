@@ -119,7 +119,7 @@ def _seconds_alone(
     chain += demand.calls * call_seconds(demand, storage) + wait_of_batch(loop, demand, job, storage).nonnegative_mean()
     return {
         "compute": compute,
-        "step": storage.step_overhead(job.ranks if loop.sync.kind != "off" else 1),
+        "step": storage.step_overhead(job.ranks if loop.sync.kind != "off" and loop.sync.every == 1 else 1),
         "servers": demand.size * job.ranks / (storage.servers.number * storage.servers.rate),
         "clients": demand.size * min(node_ranks, job.ranks) / (storage.client or math.inf),
         "opens": demand.opens * job.ranks / (storage.metadata or math.inf),

@@ -112,7 +112,7 @@ def _make_reads(
     rank = np.arange(job.ranks)
     node = rank // node_ranks
     queues = StorageQueues(storage, int(node[-1]) + 1)
-    together = loop.access.readers if loop.access.by == "sample" else 1
+    together = loop.access.readers if loop.access.by == "sample" else 1  # readers of a batch
     requests = demand.requests / together
     width = _count_files(loop, dataset) - 1 + storage.count_servers(mean_file_size(dataset))
     uses_all_servers = width >= storage.servers.number or job.ranks * width > _MOST_QUEUED
@@ -126,7 +126,9 @@ def _make_reads(
         counter = step * job.ranks + rank
         size = _draw_sizes(demand, sizes, counter)
         server = None if uses_all_servers else find_file(step, rank) % storage.servers.number
-        latency = sum_latencies(storage, requests, uniforms(latencies, counter)) + called
+        draws = uniforms(latencies, (counter[:, None] * together + np.arange(together)).ravel())
+        longest = sum_latencies(storage, requests, draws).reshape(-1, together).max(axis=1)  # of the slowest reader
+        latency: Floats = longest + called
         served = queues.read(begun, size, demand.opens, node, server, width)
         waited = draw(wait, waits, counter) / together
         # Calls of others are served during latencies: after a full queue only that of the last call is left.

@@ -76,15 +76,18 @@ def _spread_cell(busy: Spread | None) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def search_verdict(predicted: Sequence[Predicted], goal: float, most: int) -> str:
-    """Return the verdict of a search for the most ranks, at most `most`, by its predictions."""
+def search_verdict(predicted: Sequence[Predicted], goal: float, has_ended: bool) -> str:
+    """Return the verdict of a search for the most ranks by its predictions.
+
+    `has_ended`: more ranks could not be tried, as the data would not last for them.
+    """
     fed = max((job.ranks for job, one in predicted if one.lowest >= goal), default=0)
     missed = min((job.ranks for job, one in predicted if one.highest < goal), default=0)
     if not fed:
         return "would not even feed 1 rank" if missed == 1 else "too close to say even for 1 rank"
-    if fed == most:
-        return f"would feed at least {count(fed, 'rank')}"
-    return f"would feed {count(fed, 'rank')}" + (f" but not {missed}" if missed else "")
+    if missed:
+        return f"would feed {count(fed, 'rank')} but not {missed}"
+    return f"would feed {'at least ' * has_ended}{count(fed, 'rank')}"
 
 
 def _verdict(one: Prediction, goal: float) -> str:

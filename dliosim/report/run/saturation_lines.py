@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any, Final
 
+from dliosim.measure.answers.advice import command_line
 from dliosim.measure.results.run_summary import Answer, RunSummary, Spread
 from dliosim.measure.results.verdicts import NO_STORAGE
 from dliosim.measure.saturation import Point, Saturation
@@ -51,7 +52,7 @@ def saturation_lines(begun: RunSummary, found: Saturation) -> str:
     if doubt is not None:
         advice += [("TRY", sentence(one)) for one in doubt.advice[:1]]
     elif found.limit == "ranks":
-        line = shlex.join(["mpiexec", "-n", str(2 * begun.ranks), begun.program, *begun.arguments])
+        line = command_line(begun, without=("--most",), ranks=2 * begun.ranks)
         advice.append(("TRY", f"start more ranks; each is an accelerator:\n{line}"))
     return first_lines(*fit_rows(title, rows, advice))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.model import Servers, StorageModel, Stripe
-from dliosim.plan.predict.queues import StorageQueues, mean_latency, serve_queues, sum_latencies
+from dliosim.plan.predict.queues import StorageQueues, mean_latency, serve_queues, sum_latencies, wait_of_calls
 
 TIMES = st.floats(0, 100, allow_nan=False)
 JOBS = st.lists(st.tuples(TIMES, TIMES, st.integers(0, 3)), min_size=1, max_size=40)
@@ -91,3 +91,17 @@ def test_the_slowest_of_many_latencies_is_as_late_as_extreme_values_say(ranks: i
 
 def test_without_a_tail_all_latencies_are_equal() -> None:
     assert sum_latencies(storage(latency=1e-3), 5, np.array([0.1, 0.9])) == pytest.approx([5e-3, 5e-3])
+
+
+@pytest.mark.parametrize("servers", [1, 4])
+def test_a_call_in_full_queues_waits_for_those_of_all_others_and_hardly_varies(servers: int) -> None:
+    wait = wait_of_calls(1.0, lambda taken: 0.0, 20 * servers, servers)
+    mean, stdev = wait.parameters
+    assert mean == pytest.approx(19, rel=0.03)
+    assert stdev <= (1.0 if servers == 1 else 5.0)
+
+
+def test_a_call_in_an_empty_queue_does_not_wait() -> None:
+    assert wait_of_calls(1.0, lambda taken: 1e6, 2, 1).nonnegative_mean() == pytest.approx(0.0, abs=1e-3)
+    assert wait_of_calls(0.0, lambda taken: 1.0, 9, 1).nonnegative_mean() == 0.0
+    assert wait_of_calls(1.0, lambda taken: 1.0, 1, 1).nonnegative_mean() == 0.0

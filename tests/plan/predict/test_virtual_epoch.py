@@ -192,3 +192,14 @@ def test_many_ranks_with_wide_stripes_use_all_servers() -> None:
     storage = replace(STORAGE, servers=Servers(5000, 1e9), stripe=Stripe(1 << 20, 1000))
     times = run_epoch(loop(0.0), FILES, demand(1e9), 3, Job(100_000), storage, 0)
     assert times.others == pytest.approx(2 * 100_000 * 1e9 / 5e12, rel=0.01)
+
+
+def test_a_batch_of_several_readers_waits_for_the_slowest_of_them() -> None:
+    """The mean of the greatest of n Pareto draws is n B(n, 1 - 1/a)."""
+    access = Access(readers=8, by="sample", prefetch=0)
+    one = replace(loop(0.0), access=access, batch=8)
+    storage = replace(STORAGE, latency=1e-3, tail=3.0)
+    times = run_epoch(one, FILES, demand(8e3, 8), 4000, Job(1), storage, 0)
+    power = 1 / 3
+    longest = 1e-3 * math.exp(math.lgamma(9) + math.lgamma(1 - power) - math.lgamma(9 - power))
+    assert times.others / 3999 == pytest.approx(longest, rel=0.03)
