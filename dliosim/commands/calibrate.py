@@ -16,7 +16,9 @@ from dliosim.errors import HELP, UsageError
 from dliosim.execute.mpi.world import World, run_on_some
 from dliosim.execute.phases.context import Phase, PhaseLog
 from dliosim.execute.run.workload_runner import run_verbs, run_workload
+from dliosim.measure.calibration import SINGLE, calibrate
 from dliosim.model import Job, Loop
+from dliosim.readable import size
 
 #: Options of `run` that a calibration has not.
 _WITHOUT: Final[dict[str, Any]] = {
@@ -33,6 +35,10 @@ _WITHOUT: Final[dict[str, Any]] = {
     "restart_time": None,
     "output": None,
 }
+
+
+#: Bytes of the files of each rank: those for small reads, for large reads and for opens.
+_LARGE: Final = (16_384 << 12) + (256 << 20) + (256 << 12)
 
 
 class CalibrateCommand(RunCommand):
@@ -64,7 +70,7 @@ class CalibrateCommand(RunCommand):
     def run(self) -> None:
         """Run the loops that ask as much as the node can on all ranks, and those of one call at a time on rank 0."""
         workload, world = self.workload, self.session.world
-        single = tuple(one for one in workload.verbs if isinstance(one, Loop) and one.name in ("latency", "stream"))
+        single = tuple(one for one in workload.verbs if isinstance(one, Loop) and one.name in SINGLE)
         others = tuple(one for one in workload.verbs if one not in single)
         phases = run_workload(replace(self.session, workload=replace(workload, verbs=others)))
 
@@ -78,18 +84,20 @@ class CalibrateCommand(RunCommand):
         """Write the description and print its parameters on rank 0; return the exit status."""
 
         def describe() -> None:
-            from dliosim.measure.calibration import calibrate
-            from dliosim.report.run.calibration_lines import calibration_table, storage_text
-            from dliosim.report.run.warnings import format_warnings, warnings_of
+            from dliosim.report.run.calibration_lines import calibration_table, list_doubts, storage_text
 
             assert self.record is not None
             run, place = self.record.summarize(self.phases), Path(self.setup.parsed.o)
             found = calibrate(run)
-            warnings = format_warnings(warnings_of(run))
-            print_text("\n".join(filter(None, [warnings, calibration_table(found)])))
+            doubts = list_doubts(found, run)
+            print_text("\n".join([*doubts, *[""][: len(doubts)], calibration_table(found)]))
             with place.open("x", encoding="utf-8") as file:
                 file.write(storage_text(found, run, _name_storage(place)))
-            print_text(f"\nwritten: {place}\n")
+            with self.setup.partial.final_write():
+                self.record.directory.remove_partial()
+            data = self.session.roots["data"] / "calibrate"
+            kept = "" if run.modelled else f"data that can be removed: {data} ({size(_LARGE * run.ranks, 2)})\n"
+            print_text(f"\nwritten: {place}\n{kept}")
 
         self.setup.world.run_on_rank_0("describe the storage", describe)
         return 0

@@ -18,7 +18,7 @@ from dliosim.commands.job.terminal import print_text
 from dliosim.errors import HELP, UsageError
 from dliosim.execute.io_errors import rank_0_error
 from dliosim.readable import printable
-from dliosim.report.files.results import COMPARE, RESULTS
+from dliosim.report.files.results import COMPARE, PARTIAL, RESULTS
 
 #: The files that a run and a comparison write last: if one exists, all other files exist too.
 LAST = (RESULTS, COMPARE)
@@ -79,6 +79,11 @@ class ResultsDirectory:
             if (self._made / last).exists():
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._made / last))
         return self._made
+
+    def remove_partial(self) -> None:
+        """Remove partial results, for a command that ends without results. Raises OSError."""
+        if self._made is not None:
+            (self._made / PARTIAL).unlink(missing_ok=True)
 
 
 def _make_directory(given: str | None, stem: str) -> tuple[Path, bool]:

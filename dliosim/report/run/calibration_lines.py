@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from dliosim.measure.calibration import Calibration
+from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.run_summary import RunSummary, Spread
 from dliosim.readable import count, seconds, size
+from dliosim.report.answer_sentences import sentence
 from dliosim.report.text_table import SCREEN, Column, format_columns
+
+#: Parameters that each loop measures.
+_MEASURED_BY: Final = {
+    "latency": ("latency", "tail"),
+    "stream": ("stream",),
+    "single_opens": ("metadata",),
+    "rate": ("servers",),
+    "opens": ("metadata",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +54,38 @@ def storage_text(found: Calibration, run: RunSummary, name: str) -> str:
     for one in _list_parameters(found):
         low, high = one.show(one.spread.low), one.show(one.spread.high)
         settings.append(f"    {one.setting} {one.show(one.spread.mean)}    # {low} to {high}: {one.source}")
-    lines = [f"# {line}" for line in list_unknowns(found)]
+    lines = [f"# {line}" for line in (*list_doubts(found, run), *list_unknowns(found))]
     return "\n".join(["dlio 1", *lines, f'storage {name} "{title}" {{', *settings, "}", ""])
+
+
+def list_doubts(found: Calibration, run: RunSummary) -> list[str]:
+    """Return lines on why the parameters should not be relied on; none if there is no doubt."""
+    place = next(one for one in run.environment.file_systems if one.root == "data")
+    doubts = (
+        [f"MEMORY: {place.kind} is memory, not storage."] if place.kind in MEMORY_KINDS and not run.modelled else []
+    )
+    if found.waits:
+        name, wait = found.waits[0]
+        doubts.append(f"UNRELIABLE: {sentence(wait)} while `{', '.join(_MEASURED_BY[name])}` was measured.")
+    if found.unreliable:
+        doubts.append(f"UNRELIABLE: the interval of {', '.join(found.unreliable)} is wider than 30 % to either side.")
+    return [
+        *doubts,
+        *(["Repeat this on a quiet machine, with a core for each rank."] if found.waits or found.unreliable else []),
+    ]
 
 
 def list_unknowns(found: Calibration) -> list[str]:
     """Return sentences about what the ranks of one node could not tell."""
-    unknown = ["The rate of all servers is not identifiable on one node: for several nodes write the rate above as"]
+    unknown = ["One node cannot measure the rate of all servers: for several nodes write the rate above as"]
     unknown += ["`client`, and `servers N of RATE` by hand."]
     if not found.is_rate_reached:
         unknown += ["`servers` is at least this: reads did not slow each other. Measure with more ranks."]
     if not found.are_opens_reached:
-        unknown += [f"`metadata` has no limit up to {found.opens.mean:_.0f} opens/s. Measure with more ranks."]
+        unknown += [
+            f"`metadata` was not found: {found.opens.mean:_.0f} opens/s did not slow each other. Measure with more"
+        ]
+        unknown += ["ranks, on more cores."]
     return unknown
 
 
