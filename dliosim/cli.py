@@ -33,6 +33,7 @@ _RANK_0_PRINTS = 1.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    given = [*given[1:], "--help"] if given[:1] == ["help"] else given
     open_streams()
     on_ranks = given[:1] in [[name] for name in _ON_RANKS]
     if arguments is None and on_ranks:

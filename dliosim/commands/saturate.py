@@ -7,6 +7,7 @@ import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from dliosim.commands.job.setup import Setup
@@ -57,6 +58,7 @@ class SaturateCommand(RunCommand):
     goal: float  #: the storage-limited utilization that is asked for
     most: int  #: the most accelerators that are tried
     found: Saturation  #: the answer
+    finished: Path | None = None  #: directory of the results of numbers that are finished, on rank 0
 
     def __init__(self, setup: Setup) -> None:
         vars(setup.parsed).update(_WITHOUT)
@@ -76,6 +78,12 @@ class SaturateCommand(RunCommand):
         goals = goals_of(self.workload.expectations)
         self.workload, self.loop = self.setup.world.run_on_rank_0("choose the loop", choose)
         self.goal = self.setup.parsed.until or goals.get(self.loop.name, GOAL)
+
+    def open(self) -> None:
+        """Open what a run opens; on a signal, numbers that are finished are named."""
+        super().open()
+        if self.record is not None:
+            self.setup.partial.begin(lambda signal: self.finished)
 
     def run(self) -> None:
         """Prepare the data, and try numbers of accelerators."""
@@ -238,3 +246,4 @@ class SaturateCommand(RunCommand):
         place = self.record.directory.make() / f"{run.ranks:04d}"
         place.mkdir()
         write_results(place, run, loops, [None] * len(loops))
+        self.finished = place.parent

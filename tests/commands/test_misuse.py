@@ -96,6 +96,11 @@ def test_help_of_a_misspelt_command_is_a_mistake_with_the_line_that_gives_it() -
     assert suggest(["cosmoflow", "--help"]) == ["run", "cosmoflow", "--help"]
 
 
+def test_several_numbers_of_ranks_are_joined_by_commas() -> None:
+    line = ["predict", "cosmoflow", "--ranks", "4", "8", "--storage", "amlfs"]
+    assert suggest(line) == ["predict", "cosmoflow", "--ranks", "4,8", "--storage", "amlfs"]
+
+
 def test_an_option_without_a_meaning_is_dropped_and_no_argument_with_it(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

@@ -52,18 +52,20 @@ def read_storage(parsed: SimpleNamespace) -> tuple[StorageModel | None, list[tup
         path = PATTERNS / "profiles" / f"{path}.dlio"
     if not path.is_file():
         what = "it is a directory" if path.is_dir() else "there is no such file"
-        raise UsageError(f"--storage {parsed.storage}: {what}{HELP}{_list_storages()}")
+        raise UsageError(f"--storage {parsed.storage}: {what}{HELP}{_list_storages(parsed.storage)}")
     name = compile_storage(path, []).storage.name
     about_storage = [pair for pair in values if pair[0].startswith(f"{name}.")]
     return compile_storage(path, about_storage).storage, [pair for pair in values if pair not in about_storage]
 
 
-def _list_storages() -> str:
-    """Return a sentence with the names of the storages that are described already."""
+def _list_storages(given: str) -> str:
+    """Return a sentence with the names of the storages that come with dliosim, the one like `given` first."""
     from dliosim.language.compile import describes_storage
+    from dliosim.language.diagnostics import join_hints, suggest_word
 
     names = sorted(path.stem for path in (PATTERNS / "profiles").glob("*.dlio") if describes_storage(path))
-    return f"shipped descriptions: {', '.join(names)}; `dliosim calibrate` describes the one you have"
+    listed = f"shipped descriptions: {', '.join(names)}; `dliosim calibrate` describes the one you have"
+    return join_hints(suggest_word(given, names), listed)
 
 
 def describe_dataset(dataset: Dataset) -> str:

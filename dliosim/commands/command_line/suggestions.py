@@ -219,6 +219,8 @@ def _mend_extra(line: _Line, message: str) -> None:
             line.replace(problem, at, 1, [])  # Hydra's choice of a file, and there is one
         elif "=" in word:
             line.replace(problem, at, 1, _define(word, line.words))
+        elif word.isdecimal() and option == "--ranks":
+            line.replace(problem, at - 1, 2, [f"{pair},{word}"])
         elif word.isdecimal():
             line.replace(problem, at, 1, ["--ranks", word])
             _mend_options(line, "")
