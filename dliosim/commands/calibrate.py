@@ -37,8 +37,8 @@ _WITHOUT: Final[dict[str, Any]] = {
 }
 
 
-#: Bytes of the files of each rank: those for small reads, for large reads and for opens.
-_LARGE: Final = (16_384 << 12) + (256 << 20) + (256 << 12)
+#: Bytes of the files of each rank: those for small reads, for large reads, for opens and for saves.
+_LARGE: Final = (16_384 << 12) + (256 << 20) + (256 << 12) + (64 << 20)
 
 
 class CalibrateCommand(RunCommand):

@@ -15,10 +15,11 @@ from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.measure.results.run_summary import Spread
 from dliosim.measure.saturation import find_most
-from dliosim.model import Job, Loop, Workload
+from dliosim.model import Job, Loop, StorageModel, Workload
 from dliosim.model.expectation import GOAL, goals_of
 from dliosim.plan.forecast.forecast import forecast, loops_of
 from dliosim.plan.predict.prediction import Prediction, predict_loop
+from dliosim.plan.predict.saves import predict_saves
 from dliosim.readable import count, printable
 from dliosim.report.progress.progress_line import show_elapsed
 
@@ -32,9 +33,11 @@ MOST_RANKS = 65_536
 def predict_command(parsed: SimpleNamespace) -> int:
     """Print what a loop would do on a described storage, for each number of ranks, or the most ranks that it feeds."""
     from dliosim.report.plan.prediction_lines import (
+        list_saves,
         prediction_content,
         prediction_lines,
         prediction_table,
+        saves_table,
         search_verdict,
     )
 
@@ -54,11 +57,14 @@ def predict_command(parsed: SimpleNamespace) -> int:
     def predict(job: Job) -> Prediction:
         workload, loop = compile_for(job)
         with show_elapsed(user_terminal(), f"predict {printable(parsed.pattern)} on {count(job.ranks, 'rank')}"):
-            phases = forecast(workload).phases
-            phase = next(one for one in phases if (one.verb, one.name) == (loop.kind, loop.name))
-            return predict_loop(workload, loop, phase, storage, _count_node_ranks(job, parsed.per_node))
+            return predict_loop(workload, loop, forecast(workload), storage, _count_node_ranks(job, parsed.per_node))
 
-    workload, loop = compile_for(place(parsed.ranks[0] if parsed.ranks else 1))
+    first = place(parsed.ranks[0] if parsed.ranks else 1)
+    if not _loops_that_read(compile_pattern(path, values, first)[0]) and not parsed.loop:
+        return _predict_saves(
+            parsed, storage, [compile_pattern(path, values, job)[0] for job in map(place, parsed.ranks or ())]
+        )
+    workload, loop = compile_for(first)
     measured, differing = read_measured(parsed.measured or (), workload.name, loop.name, values)
     jobs = {job.ranks: job for job in (*map(place, parsed.ranks or ()), *measured)}
     if not jobs and loop.compute.time.nonnegative_mean() == 0 and loop.preprocess is None:
@@ -84,9 +90,31 @@ def predict_command(parsed: SimpleNamespace) -> int:
         text = f"{prediction_lines(workload, shown, goal, storage, bound, others, compared)}\n"
         if len(predicted) > 1 or measured:
             text += f"\n{prediction_table(predicted, goal, measured)}\n"
+        if shown[1].saves:
+            text += f"\n{saves_table([row for job, one in predicted for row in list_saves(job, one.saves, one)])}\n"
     if parsed.picture is not None:
         _draw_ladder(Path(parsed.picture), f"{workload.name}: {loop.name}", storage.name, predicted, measured, goal)
     print_text(text)
+    return 0
+
+
+def _predict_saves(parsed: SimpleNamespace, storage: StorageModel, workloads: Sequence[Workload]) -> int:
+    """Print what the saves and restores of a workload would take that reads in no loop, on each number of ranks."""
+    from dliosim.report.plan.prediction_lines import list_saves, save_content, save_lines, saves_table
+
+    rows = [
+        row
+        for each in workloads
+        for row in list_saves(each.job, list(predict_saves(each, forecast(each), storage, parsed.per_node)))
+    ]
+    if not rows:
+        raise UsageError(f"{parsed.pattern}: no loop reads{HELP}saves and restores are predicted for --ranks N")
+    name = workloads[0].name
+    if parsed.json:
+        content = {"schema_version": _VERSION, "name": name, "storage": storage.name}
+        print_text(json.dumps(content | {"predicted": [save_content(row) for row in rows]}) + "\n")
+    else:
+        print_text(f"{save_lines(name, rows, storage)}\n\n{saves_table(rows)}\n")
     return 0
 
 
@@ -189,8 +217,6 @@ def _choose_loop(workload: Workload, name: str | None) -> Loop:
     loops = _loops_that_read(workload)
     found = next((loop for loop in loops if name in (None, loop.name)), None)
     if found is None:
-        if not loops:
-            raise UsageError(f"{workload.name}: no loop reads")
         names = ", ".join(loop.name for loop in loops)
         raise UsageError(f"--loop {name}: no such loop reads data{HELP}loops that do: {names}")
     return found

@@ -43,6 +43,7 @@ class Calibration:
     stream: Spread  #: bytes per second of a rank that reads one call after the other, without the latency
     rate: Spread  #: bytes per second of all ranks with many readers, or of one alone if that is more
     opens: Spread  #: opens per second, likewise
+    writes: Spread | None  #: bytes per second of saves of all ranks; None if none was made
     is_rate_reached: bool  #: large reads slow each other, so that `rate` is the storage's limit
     are_opens_reached: bool  #: likewise for opens
     waits: tuple[tuple[str, Reason], ...]  #: loops in which ranks or readers waited for cores, and for how long
@@ -53,6 +54,7 @@ class Calibration:
         named = {"servers": self.rate, "stream": self.stream, "latency": self.latency}
         named |= {"tail": self.tail} if self.tail is not None and self.tail.low < _LIGHT else {}
         named |= {"metadata": self.opens} if self.are_opens_reached else {}
+        named |= {"writes": self.writes} if self.writes is not None else {}
         return [
             name for name, one in named.items() if max(one.high - one.mean, one.mean - one.low) > _WIDEST * one.mean
         ]
@@ -71,6 +73,7 @@ def calibrate(run: RunSummary) -> Calibration:
         _spread(loops["opens"], lambda epoch: epoch.opens / epoch.loop_seconds),
         _spread(single, lambda epoch: 1 / max(_mean_open(epoch), _SHORTEST)),  # between its opens it reads
     ]
+    saves = [one.verb.bytes / one.verb.seconds for one in run.saves]
     is_metadata_found = _is_limit(opens, [statistics.fmean(map(_mean_open, some)) for some in (loops["opens"], single)])
     used = [phase for phase in run.loops if is_metadata_found or phase.name not in ("opens", "single_opens")]
     doubts = ((phase.name, doubt_of_core_waits(run.environment, [phase], None)) for phase in used)
@@ -80,6 +83,7 @@ def calibrate(run: RunSummary) -> Calibration:
         _spread(large, lambda epoch: size / max(_mean_latency(epoch) - mean, _SHORTEST)),
         max(rates, key=lambda one: one.mean),
         max(opens, key=lambda one: one.mean),
+        mean_interval(saves, [0.0] * len(saves)) if saves else None,
         _is_limit(rates, [statistics.fmean(map(_mean_latency, some)) for some in (loops["rate"], large)]),
         is_metadata_found,
         tuple((name, doubt) for name, doubt in doubts if doubt is not None),

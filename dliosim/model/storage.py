@@ -26,6 +26,9 @@ class StorageModel:
     #: data servers, and the rate at which each reads: `16 of 6.25 GB/s`. Measure with reads of many nodes: rate of all
     #: / number
     servers: Annotated[Servers, Phrase("COUNT<=100_000 of RATE")]
+    #: rate at which each server writes. Measure with saves of many nodes: rate of all / number. Default: `off`, as it
+    #: reads
+    writes: Annotated[float | None, Phrase("off | RATE")] = None
     #: rate of one client node, all its ranks together. Measure with reads of one node, many at a time. Default: no
     #: limit
     client: Annotated[float | None, Phrase("off | RATE")] = None
@@ -60,6 +63,11 @@ class StorageModel:
         return self.step_time * longest
 
     @property
+    def write_rate(self) -> float:
+        """Bytes per second that each server writes."""
+        return self.servers.rate if self.writes is None else self.writes
+
+    @property
     def file_servers(self) -> int:
         """Servers over which a file is spread."""
         return self.stripe.targets if self.stripe is not None else 1
@@ -85,6 +93,8 @@ servers: 16 of 6 GB/s
     oss, osts, osds, targets, data_servers, bandwidth
 client: 7 GB/s
     network, nic, client_bandwidth
+writes: 3 GB/s
+    write_bandwidth, save_bandwidth
 latency: 400 us
     rtt, response_time
 metadata: 80_000 opens/s

@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Loop, Servers, StorageModel, Stripe, Workload
 from dliosim.plan.forecast.forecast import forecast, loops_of
-from dliosim.plan.forecast.forecast_types import PhaseForecast
+from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.predict.prediction import Prediction, predict_loop
 
 #: Bytes per second of servers that no document limits.
@@ -106,21 +106,21 @@ LADDERS = (
 
 
 @cache
-def plan(pattern: str, overrides: tuple[tuple[str, str], ...], job: Job) -> tuple[Workload, Loop, PhaseForecast]:
-    """Return the workload of a row, its loop, and the forecast of the loop's first epoch."""
+def plan(pattern: str, overrides: tuple[tuple[str, str], ...], job: Job) -> tuple[Workload, Loop, Forecast]:
+    """Return the workload of a row, its loop, and its forecast."""
     workload = compile_pattern(ROOT / "patterns" / f"{pattern}.dlio", overrides, job)[0]
     loop = next(one for one in loops_of(workload.verbs) if one.dataset)
-    return workload, loop, next(one for one in forecast(workload).phases if one.name == loop.name)
+    return workload, loop, forecast(workload)
 
 
 def predict(ladder: Ladder, ranks: int, nodes: int, rate: float | None, step: float, tail: float) -> Prediction:
     """Return the prediction of a row with some parameters of a step; `step` is seconds."""
-    workload, loop, phase = plan(ladder.pattern, ladder.overrides, Job(ranks, nodes))
+    workload, loop, planned = plan(ladder.pattern, ladder.overrides, Job(ranks, nodes))
     servers, stripe = (Servers(8, (rate or _NO_LIMIT) / 8), Stripe(1 << 20, 8))
     return predict_loop(
         workload,
         loop,
-        phase,
+        planned,
         StorageModel("published", servers, stripe=stripe, step_time=step, step_tail=tail if step else None),
         -(-ranks // nodes),
     )

@@ -151,7 +151,7 @@ def test_its_lines_fit_80_columns(slow: str, capsys: pytest.CaptureFixture[str])
             "collective",
         ),
         (["cosmoflow", "--ranks", "4", "--loop", "x"], "loops that do: train"),
-        (["llama3_8b", "--ranks", "8"], "no loop reads"),
+        (["llama3_8b"], "saves and restores are predicted for --ranks N"),
     ],
 )
 def test_what_cannot_be_told_is_refused(
@@ -277,3 +277,26 @@ def test_the_ladder_is_drawn(slow: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["predict", "cosmoflow", "--ranks", "1,4", "--storage", slow, "--picture", str(place)]) == 0
     assert "predicted on slow" in place.read_text()
     assert "ANSWER" in capsys.readouterr().out
+
+
+def test_saves_have_a_row_for_each_number_of_ranks(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["predict", "cosmoflow", "--ranks", "4,8", "--storage", slow]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "save model by 4" in out and "save model by 8" in out
+    assert main([*command, "--json"]) == 0
+    for one in json.loads(capsys.readouterr().out)["predicted"]:
+        (save,) = one["saves"]
+        assert (save["kind"], save["bytes"], save["limited_by"]) == ("save", 100e6, "rank")
+        assert save["seconds"] == pytest.approx(100e6 / 1e9, rel=0.1)
+        assert save["between_seconds"] == pytest.approx(5 * one["epoch_seconds"] / save["times"])
+
+
+def test_a_workload_that_only_saves_has_its_saves(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["predict", "llama3_8b", "--ranks", "8", "--storage", slow]
+    assert main(command) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "SAVES state: 11.2 MB (1/10000 of the bytes of llama3_8b) in" in out
+    assert "restore state by 8" in out
+    assert main([*command, "--json"]) == 0
+    assert [one["kind"] for one in json.loads(capsys.readouterr().out)["predicted"]] == ["save", "restore"]

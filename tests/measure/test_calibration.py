@@ -25,7 +25,7 @@ def test_ratios_beyond_all_exponents_have_the_nearest_one(ratio: float, power: f
 
 def test_wide_intervals_are_unreliable_unless_they_hardly_matter() -> None:
     heavy, light = Spread(2.0, 1.2, 2.8), Spread(8.0, 5.0, 10.0)
-    assert Calibration(NARROW, light, NARROW, NARROW, WIDE, True, False, ()).unreliable == []
-    assert Calibration(WIDE, heavy, NARROW, WIDE, WIDE, True, True, ()).unreliable == [
-        "servers", "latency", "tail", "metadata",
+    assert Calibration(NARROW, light, NARROW, NARROW, WIDE, None, True, False, ()).unreliable == []
+    assert Calibration(WIDE, heavy, NARROW, WIDE, WIDE, WIDE, True, True, ()).unreliable == [
+        "servers", "latency", "tail", "metadata", "writes",
     ]  # fmt: skip

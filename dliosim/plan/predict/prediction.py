@@ -12,8 +12,9 @@ from dliosim.model.job import Job
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
 from dliosim.model.workload import Workload
-from dliosim.plan.forecast.forecast_types import PhaseForecast
+from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.predict.queues import mean_latency
+from dliosim.plan.predict.saves import SavePrediction, predict_saves
 from dliosim.plan.predict.virtual_epoch import StepDemand, call_seconds, mean_file_size, run_epoch, wait_of_batch
 
 #: Predictions of the same epoch with other draws of sizes, servers, latencies and compute.
@@ -54,6 +55,13 @@ class Prediction:
     servers: int  #: servers that have a part of the files
     #: seconds of a step that each part would take alone
     alone: dict[Limit, float]
+    epoch_steps: int  #: steps of the epoch
+    saves: tuple[SavePrediction, ...]  #: saves and restores of the workload
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Return the time of the epoch; seconds."""
+        return self.first_step + (self.epoch_steps - 1) * self.step
 
     @property
     def is_read_ahead(self) -> bool:
@@ -62,13 +70,15 @@ class Prediction:
 
 
 def predict_loop(
-    workload: Workload, loop: Loop, epoch: PhaseForecast, storage: StorageModel, node_ranks: int
+    workload: Workload, loop: Loop, planned: Forecast, storage: StorageModel, node_ranks: int
 ) -> Prediction:
-    """Return the prediction of a loop by the forecast of its first epoch; UsageError for what the model cannot tell.
+    """Return the prediction of a loop's first epoch and of all saves; UsageError for what the model cannot tell.
 
     Each node has `node_ranks` ranks, the last one those that are left.
     """
     _refuse_unmodelled(loop)
+    epoch = next(one for one in planned.phases if (one.verb, one.name) == (loop.kind, loop.name))
+    saves = tuple(predict_saves(workload, planned, storage, node_ranks))
     job = workload.job
     steps = min(epoch.steps, _MOST_STEPS, max(_MOST_OF_ALL // job.ranks, _FEWEST_STEPS))
     shares = job.ranks * epoch.steps
@@ -100,6 +110,8 @@ def predict_loop(
         _find_limit(mean, step - ideal_step, alone),
         storage.servers.number,
         alone,
+        epoch.steps,
+        saves,
     )
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from dliosim.measure.results.run_summary import Spread
 from dliosim.model import Job, StorageModel, Workload
 from dliosim.plan.predict.prediction import DRAWS, Limit, Prediction, requests_at_once
+from dliosim.plan.predict.saves import SavePrediction
 from dliosim.readable import ABSENT, count, percent, seconds, size
-from dliosim.report.cells import percent_cell, time_cell
+from dliosim.report.cells import percent_cell, rate_cell, size_cell, time_cell
 from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.text_table import SCREEN, Column, format_columns, shorten_name
+
+#: Longer names of checkpoints are cut.
+_LONGEST_SAVED: Final = 16
 
 #: One job of a prediction.
 Predicted = tuple[Job, Prediction]
@@ -45,7 +50,7 @@ def prediction_lines(
         *([("SCALE", f"scale={workload.scale} shrinks the workload; -D scale=1 is all of it")] * (workload.scale > 1)),
         *([("ALSO", f"not predicted: {', '.join(others)}; --loop NAME chooses")] if others else []),
         ("STEP", f"{_steps(one)}; first step {seconds(one.first_step, 2)}"),
-        ("LIMIT", f"{DRAWS} draws of {count(one.steps, 'step')}; {compared}; other jobs, page cache, saves left out"),
+        ("LIMIT", f"{DRAWS} draws of {count(one.steps, 'step')}; {compared}; other jobs, page cache left out"),
     ]
     return first_lines(*fit_rows(title, rows))
 
@@ -62,6 +67,71 @@ def prediction_table(predicted: Sequence[Predicted], goal: float, measured: Mapp
         run: Column[Predicted] = Column("measured", lambda row: measured.get(row[0]), _spread_cell)
         columns = [*columns[:2], run, *columns[2:]]
     return format_columns(title, "ranks on nodes", named, [[one] for one in columns], SCREEN)
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRow:
+    """A save or a restore on one job."""
+
+    job: Job  #: ranks and nodes
+    save: SavePrediction  #: a save or a restore
+    between: float | None  #: time of the loop between two saves, without them; seconds; None for other saves
+
+    @property
+    def share(self) -> float | None:
+        """Return the share of the time in which a save holds the ranks: one in the background only after the next."""
+        if self.between is None:
+            return None
+        held = max(self.save.seconds - self.between, 0.0) if self.save.in_background else self.save.seconds
+        return held / (held + self.between) if held else 0.0
+
+
+def list_saves(job: Job, saves: Sequence[SavePrediction], whole: Prediction | None = None) -> list[SaveRow]:
+    """Return the rows of saves and restores on a job, whose loop is `whole`."""
+    return [SaveRow(job, one, None if whole is None else _time_between(whole, one)) for one in saves]
+
+
+def saves_table(rows: Sequence[SaveRow]) -> str:
+    """Return a row for each save and restore on each number of ranks."""
+    named = [
+        (f"{one.save.kind} {shorten_name(one.save.checkpoint, _LONGEST_SAVED)} by {one.job.ranks}", one) for one in rows
+    ]
+    title = "saves and restores, predicted; held: share of the time in which they hold the ranks"
+    return format_columns(title, "ranks", named, [[one] for one in _SAVE_COLUMNS], SCREEN)
+
+
+def save_lines(name: str, rows: Sequence[SaveRow], storage: StorageModel) -> str:
+    """Return the first lines for a workload that only saves and restores: about the last number of ranks."""
+    job = rows[-1].job
+    where = f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"
+    title = fit_title(name_forms(name), [where], ["PREDICTED"], [f"storage {storage.name}", ""])
+    shown = [(_SAVED[row.save.kind], _describe_save(row.save)) for row in rows if row.job == job]
+    return first_lines(*fit_rows(title, [*shown, ("LIMIT", "no file system was compared; other jobs are left out")]))
+
+
+_SAVED: Final = {"save": "SAVES", "restore": "RESTORE"}
+
+
+def _describe_save(one: SavePrediction) -> str:
+    bytes_ = size(one.bytes, 3) + (f" ({one.part_of})" if one.part_of else "")
+    return f"{shorten_name(one.checkpoint)}: {bytes_} in {seconds(one.seconds, 2)}, limited by {one.limit}"
+
+
+def _time_between(whole: Prediction, save: SavePrediction) -> float | None:
+    """Return the seconds of a loop between two of its saves; None if it does not save this checkpoint."""
+    if save.kind != "save" or save.checkpoint not in [one.checkpoint for one in whole.loop.checkpoints]:
+        return None
+    return whole.epoch_seconds * whole.loop.epochs / save.times
+
+
+_SAVE_COLUMNS: Final[list[Column[SaveRow]]] = [
+    Column("bytes", lambda one: one.save.bytes, size_cell),
+    Column("time", lambda one: one.save.seconds, time_cell),
+    Column("rate", lambda one: one.save.bytes / one.save.seconds if one.save.seconds else None, rate_cell),
+    Column("limit", lambda one: one.save.limit, str),
+    Column("every", lambda one: one.between, time_cell, optional=True),
+    Column("held", lambda one: one.share, percent_cell, optional=True, usual=-1.0),
+]
 
 
 def range_of_draws(one: Prediction) -> Spread:
@@ -157,4 +227,23 @@ def prediction_content(
             "steps": one.steps,
             "bytes_per_second": one.rate,
             "limited_by": one.limit,
+            "epoch_seconds": one.epoch_seconds,
+            "saves": [save_content(row) for row in list_saves(job, one.saves, one)],
         }
+
+
+def save_content(row: SaveRow) -> dict[str, object]:
+    """Return the object for JSON of a save or a restore."""
+    save = row.save
+    return {
+        "ranks": row.job.ranks,
+        "nodes": row.job.nodes,
+        "checkpoint": save.checkpoint,
+        "kind": save.kind,
+        "times": save.times,
+        "bytes": save.bytes,
+        "seconds": save.seconds,
+        "limited_by": save.limit,
+        "in_background": save.in_background,
+        "between_seconds": row.between,
+    }

@@ -97,6 +97,8 @@ def _list_parameters(found: Calibration) -> Iterator[_Parameter]:
         return seconds(value, 3)
 
     yield _Parameter("servers  1 of", found.rate, rate, "many large reads at a time")
+    if found.writes is not None:
+        yield _Parameter("writes  ", found.writes, rate, "saves of 64 MiB per rank, with fsync")
     yield _Parameter("stream  ", found.stream, rate, "large reads, one at a time")
     yield _Parameter("latency ", found.latency, time, "reads of 4 KiB, one at a time")
     if found.tail is not None:

@@ -1,0 +1,77 @@
+"""Predictions of saves and restores: how long the slowest part of a described storage takes for all ranks' bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from dliosim.model.storage import StorageModel
+from dliosim.model.workload import Workload
+from dliosim.plan.forecast.forecast_types import Forecast, PhaseForecast
+from dliosim.plan.predict.queues import mean_latency
+
+#: What may limit a save; `rank` is the chain of calls of the rank that has most.
+SaveLimit: TypeAlias = Literal["servers", "client", "opens", "rank"]
+
+
+@dataclass(frozen=True, slots=True)
+class SavePrediction:
+    """A save or a restore on a storage that is described."""
+
+    checkpoint: str  #: name of the checkpoint
+    kind: Literal["save", "restore"]  #: kind of the verb
+    times: int  #: how often it is done in a run
+    bytes: float  #: bytes of all ranks
+    seconds: float  #: time until all ranks have written or read theirs
+    limit: SaveLimit  #: what takes that long
+    in_background: bool  #: steps go on meanwhile
+    part_of: str  #: text of `Checkpoint.describe_part`
+
+
+def predict_saves(
+    workload: Workload, planned: Forecast, storage: StorageModel, node_ranks: int
+) -> Iterator[SavePrediction]:
+    """Yield the predictions of the saves and restores of a workload, by its forecast, in order.
+
+    Each node has `node_ranks` ranks. Parts of a storage work at the same time, so the slowest of them decides.
+    """
+    for phase in planned.phases:
+        if phase.verb not in ("save", "restore") or not phase.bytes.total:
+            continue
+        alone = _seconds_alone(phase, storage, node_ranks)
+        limit = max(alone, key=lambda part: alone[part])
+        checkpoint = workload.checkpoint(phase.name)
+        yield SavePrediction(
+            phase.name,
+            phase.verb,
+            phase.times,
+            phase.bytes.total,
+            alone[limit],
+            limit,
+            phase.verb == "save" and checkpoint.background is not None,
+            checkpoint.describe_part(checkpoint.split(workload.job.ranks)),
+        )
+
+
+def _seconds_alone(phase: PhaseForecast, storage: StorageModel, node_ranks: int) -> dict[SaveLimit, float]:
+    """Return the seconds that each part of a storage would take if the others took none."""
+    total, most = phase.bytes.total, phase.bytes.maximum
+    rate = storage.write_rate if phase.verb == "save" else storage.servers.rate
+    files = max(round(phase.opens.total), 1)
+    width, number = storage.count_servers(total / files), storage.servers.number
+    # Files begin round robin, so some servers may have a file more than others.
+    fullest = -(-files * width // number) / (files * width)
+    calls = phase.calls.maximum + phase.opens.maximum
+    return {
+        "servers": total * max(fullest, 1 / number) / rate,
+        "client": min(most * node_ranks, total) / (storage.client or math.inf),
+        "opens": phase.opens.total / (storage.metadata or math.inf),
+        "rank": calls * (mean_latency(storage) + storage.call_time) + most / _rate_alone(storage, rate),
+    }
+
+
+def _rate_alone(storage: StorageModel, rate: float) -> float:
+    """Return the rate of a rank that waits for each call."""
+    return min(rate * storage.file_servers, storage.client or math.inf, storage.stream or math.inf)

@@ -1,0 +1,75 @@
+"""Saves and restores on described storages, by closed forms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Job, Servers, StorageModel, Stripe
+from dliosim.plan.forecast.forecast import forecast
+from dliosim.plan.predict.saves import SavePrediction, predict_saves
+
+PATTERN = """dlio 1
+workload saving "64 MB of each rank, in calls of 4 MiB"
+checkpoint state {
+    part     state 64 MiB per rank
+    transfer 4 MiB
+    path     "state"
+    %s
+}
+repeat 3 {
+    save state
+}
+restore state
+"""
+STORAGE = StorageModel("s", Servers(4, 1 << 30))
+RANK = 64 << 20
+
+
+def predict(
+    directory: Path, storage: StorageModel, ranks: int = 8, node_ranks: int = 8, line: str = ""
+) -> list[SavePrediction]:
+    (directory / "saving.dlio").write_text(PATTERN % line)
+    workload = compile_pattern(directory / "saving.dlio", [], Job(ranks, -(-ranks // node_ranks)))[0]
+    return list(predict_saves(workload, forecast(workload), storage, node_ranks))
+
+
+def test_servers_write_and_read_at_their_own_rates(tmp_path: Path) -> None:
+    save, restore = predict(tmp_path, replace(STORAGE, writes=float(1 << 29)))
+    assert (save.kind, save.times, save.bytes, save.limit) == ("save", 3, 8 * RANK, "servers")
+    assert save.seconds == pytest.approx(8 * RANK / (4 << 29))
+    assert (restore.kind, restore.times, restore.limit) == ("restore", 1, "servers")
+    assert restore.seconds == pytest.approx(8 * RANK / (4 << 30))
+
+
+@pytest.mark.parametrize(("ranks", "fullest"), [(1, 1), (3, 1), (5, 2), (9, 3)])
+def test_the_server_with_most_files_decides(ranks: int, fullest: int, tmp_path: Path) -> None:
+    save, _ = predict(tmp_path, STORAGE, ranks)
+    assert save.seconds == pytest.approx(fullest * RANK / (1 << 30))
+    wide, _ = predict(tmp_path, replace(STORAGE, stripe=Stripe(1 << 20, 4)), ranks)
+    assert wide.seconds == pytest.approx(ranks * RANK / (4 << 30))
+
+
+def test_the_fullest_node_decides_where_its_client_is_slow(tmp_path: Path) -> None:
+    save, _ = predict(tmp_path, replace(STORAGE, client=float(1 << 29)), ranks=5, node_ranks=4)
+    assert save.limit == "client"
+    assert save.seconds == pytest.approx(4 * RANK / (1 << 29))
+
+
+def test_a_rank_waits_for_each_of_its_calls(tmp_path: Path) -> None:
+    save, _ = predict(tmp_path, replace(STORAGE, latency=1.0, tail=3.0), ranks=1)
+    assert save.limit == "rank"
+    assert save.seconds == pytest.approx((16 + 1) * 1.5 + RANK / (1 << 30))
+
+
+def test_opens_are_those_of_all_ranks(tmp_path: Path) -> None:
+    save, _ = predict(tmp_path, replace(STORAGE, metadata=2.0))
+    assert (save.limit, save.seconds) == ("opens", pytest.approx(8 / 2))
+
+
+def test_a_save_in_the_background_is_marked(tmp_path: Path) -> None:
+    save, restore = predict(tmp_path, STORAGE, line="async on")
+    assert save.in_background and not restore.in_background
