@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TypeAlias
 
 from dliosim.commands.command_line.options import read_storage
 from dliosim.commands.command_line.pattern_files import find_pattern
 from dliosim.commands.job.terminal import print_text, user_terminal
 from dliosim.errors import HELP, ExecutionError, UsageError
-from dliosim.language.compile import compile_pattern
+from dliosim.language.compile import compile_document, compile_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.measure.results.run_summary import Spread
 from dliosim.measure.saturation import find_most
@@ -23,6 +25,9 @@ from dliosim.plan.predict.saves import predict_saves
 from dliosim.readable import count, printable
 from dliosim.report.progress.progress_line import show_elapsed
 
+#: Overrides of a pattern: names and phrases.
+Values: TypeAlias = Sequence[tuple[str, str]]
+
 #: Version of what `--json` prints.
 _VERSION = 1
 
@@ -30,8 +35,62 @@ _VERSION = 1
 MOST_RANKS = 65_536
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What a described storage is asked."""
+
+    parsed: SimpleNamespace  #: the command line
+    path: Path  #: the pattern
+    storage: StorageModel  #: the described storage
+    values: list[tuple[str, str]]  #: what the command line says about the pattern
+
+    def place(self, ranks: int) -> Job:
+        """Return the job of some ranks, which fill nodes one after the other."""
+        return Job(ranks, -(-ranks // self.parsed.per_node))
+
+    def compile(self, job: Job, more: Values = ()) -> Workload:
+        """Return the workload of a job, with `more` overrides."""
+        return compile_pattern(self.path, [*self.values, *more], job)[0]
+
+    def predict(self, job: Job, more: Values = ()) -> Prediction:
+        """Return the prediction of the loop on a job, with `more` overrides."""
+        workload = self.compile(job, more)
+        loop = _choose_loop(workload, self.parsed.loop)
+        with show_elapsed(user_terminal(), f"predict {printable(self.parsed.pattern)} on {count(job.ranks, 'rank')}"):
+            per_node = _count_node_ranks(job, self.parsed.per_node)
+            return predict_loop(workload, loop, forecast(workload), self.storage, per_node)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Return the jobs of --ranks."""
+        return [self.place(ranks) for ranks in self.parsed.ranks or ()]
+
+    def show(self, name: str, predicted: list[dict[str, object]], text: Callable[[], str]) -> None:
+        """Print the answer: `predicted` as JSON, or a text."""
+        content = {"schema_version": _VERSION, "name": name, "storage": self.storage.name, "predicted": predicted}
+        print_text(json.dumps(content) + "\n" if self.parsed.json else text())
+
+
 def predict_command(parsed: SimpleNamespace) -> int:
     """Print what a loop would do on a described storage, for each number of ranks, or the most ranks that it feeds."""
+    if parsed.picture is not None:
+        _check_picture(parsed.picture)
+    path = find_pattern(parsed.pattern, parsed.override)
+    storage, values = read_storage(parsed)
+    assert storage is not None  # the option is required
+    asked = _Question(parsed, path, storage, values)
+    workload = asked.compile(asked.jobs[0] if asked.jobs else asked.place(1))
+    if not _loops_that_read(workload) and not parsed.loop:
+        _predict_saves(asked)
+    elif parsed.vary:
+        _predict_variants(asked, workload)
+    else:
+        _predict_ladder(asked, workload)
+    return 0
+
+
+def _predict_ladder(asked: _Question, workload: Workload) -> None:
+    """Predict a loop on each number of ranks, or search the most."""
     from dliosim.report.plan.prediction_lines import (
         list_saves,
         prediction_content,
@@ -41,86 +100,88 @@ def predict_command(parsed: SimpleNamespace) -> int:
         search_verdict,
     )
 
-    if parsed.picture is not None:
-        _check_picture(parsed.picture)
-    path = find_pattern(parsed.pattern, parsed.override)
-    storage, values = read_storage(parsed)
-    assert storage is not None  # the option is required
-
-    def compile_for(job: Job) -> tuple[Workload, Loop]:
-        workload = compile_pattern(path, values, job)[0]
-        return workload, _choose_loop(workload, parsed.loop)
-
-    def place(ranks: int) -> Job:
-        return Job(ranks, -(-ranks // parsed.per_node))
-
-    def predict(job: Job) -> Prediction:
-        workload, loop = compile_for(job)
-        with show_elapsed(user_terminal(), f"predict {printable(parsed.pattern)} on {count(job.ranks, 'rank')}"):
-            return predict_loop(workload, loop, forecast(workload), storage, _count_node_ranks(job, parsed.per_node))
-
-    first = place(parsed.ranks[0] if parsed.ranks else 1)
-    if not _loops_that_read(compile_pattern(path, values, first)[0]) and not parsed.loop:
-        return _predict_saves(
-            parsed, storage, [compile_pattern(path, values, job)[0] for job in map(place, parsed.ranks or ())]
-        )
-    workload, loop = compile_for(first)
-    measured, differing = read_measured(parsed.measured or (), workload.name, loop.name, values)
-    jobs = {job.ranks: job for job in (*map(place, parsed.ranks or ()), *measured)}
-    if not jobs and loop.compute.time.nonnegative_mean() == 0 and loop.preprocess is None:
-        raise UsageError(
-            f"{loop.name} has no compute, so there is no utilization to reach{HELP}give --ranks, for its rate"
-        )
-    goal = parsed.until or goals_of(workload.expectations).get(loop.name, GOAL)
-    has_ended = False
+    parsed, loop = asked.parsed, _choose_loop(workload, asked.parsed.loop)
+    measured, differing = read_measured(parsed.measured or (), workload.name, loop.name, asked.values)
+    jobs = {job.ranks: job for job in (*asked.jobs, *measured)}
+    goal, has_ended = _choose_goal(asked, workload, loop), False
     if jobs:
-        predicted = [(job, predict(job)) for _, job in sorted(jobs.items())]
+        predicted = [(job, asked.predict(job)) for _, job in sorted(jobs.items())]
         shown = predicted[-1]
+    elif loop.compute.time.nonnegative_mean() == 0 and loop.preprocess is None:
+        text = f"{loop.name} has no compute, so there is no utilization to reach"
+        raise UsageError(f"{text}{HELP}give --ranks, for its rate")
     else:
-        predicted, has_ended = find_most_ranks(lambda ranks: (place(ranks), predict(place(ranks))), goal)
+        found = find_most_ranks(lambda ranks: (asked.place(ranks), asked.predict(asked.place(ranks))), goal)
+        predicted, has_ended = found
         shown = next((one for one in reversed(predicted) if one[1].lowest >= goal), predicted[0])
-    if parsed.json:
-        content = {"schema_version": _VERSION, "name": workload.name, "storage": storage.name}
-        text = json.dumps(content | {"predicted": list(prediction_content(predicted, goal, measured))}) + "\n"
-    else:
+
+    def write() -> str:
         bound = "" if jobs else search_verdict(predicted, goal, has_ended)
         others = [one.name for one in _loops_that_read(workload) if one.name != loop.name and not parsed.loop]
         compared = f"{count(len(measured), 'run')} next to it" if measured else "no file system was compared"
         compared += f", {differing} with other -D" if differing else ""
-        text = f"{prediction_lines(workload, shown, goal, storage, bound, others, compared)}\n"
+        text = f"{prediction_lines(workload, shown, goal, asked.storage, bound, others, compared)}\n"
         if len(predicted) > 1 or measured:
             text += f"\n{prediction_table(predicted, goal, measured)}\n"
-        if shown[1].saves:
-            text += f"\n{saves_table([row for job, one in predicted for row in list_saves(job, one.saves, one)])}\n"
+        saves = [row for job, one in predicted for row in list_saves(job, one.saves, one)]
+        return f"{text}\n{saves_table(saves)}\n" if saves else text
+
     if parsed.picture is not None:
-        _draw_ladder(Path(parsed.picture), f"{workload.name}: {loop.name}", storage.name, predicted, measured, goal)
-    print_text(text)
-    return 0
+        title = f"{workload.name}: {loop.name}"
+        _draw_ladder(Path(parsed.picture), title, asked.storage.name, predicted, measured, goal)
+    asked.show(workload.name, list(prediction_content(predicted, goal, measured)), write)
 
 
-def _predict_saves(parsed: SimpleNamespace, storage: StorageModel, workloads: Sequence[Workload]) -> int:
-    """Print what the saves and restores of a workload would take that reads in no loop, on each number of ranks."""
+def _predict_variants(asked: _Question, workload: Workload) -> None:
+    """Predict a loop with each combination of varied settings on one number of ranks."""
+    from dliosim.compare.experiment import parse_varied
+    from dliosim.compare.variants import combine_values, full_setting_name
+    from dliosim.report.plan.prediction_lines import prediction_content, prediction_lines, variants_table
+
+    if len(asked.jobs) != 1:
+        raise UsageError(f"--vary: variants are predicted on one number of ranks{HELP}write `--ranks N`")
+    (job,), loop = asked.jobs, _choose_loop(workload, asked.parsed.loop)
+    base = compile_document(asked.path, asked.values, job)
+    goal, rows = _choose_goal(asked, workload, loop), list[tuple[str, tuple[Job, Prediction]]]()
+    for values in combine_values(parse_varied(asked.parsed.vary)):
+        named = [(full_setting_name(name, base, loop), value) for name, value in values]
+        label = ", ".join("=".join(pair) for pair in values)
+        rows.append((label, (job, asked.predict(job, named))))
+    best, shown = max(rows, key=lambda row: (row[1][1].utilization, row[1][1].rate))
+    alike = sum(one.highest >= shown[1].lowest for _, (_, one) in rows) - 1
+
+    def write() -> str:
+        bound = f"{best} is best" + (f", {alike} more within its draws" if alike else "")
+        lines = prediction_lines(workload, shown, goal, asked.storage, bound, [], "no file system was compared")
+        return f"{lines}\n\n{variants_table(rows, goal)}\n"
+
+    content = list(prediction_content([one for _, one in rows], goal, {}))
+    asked.show(workload.name, [{"variant": name} | one for (name, _), one in zip(rows, content, strict=True)], write)
+
+
+def _choose_goal(asked: _Question, workload: Workload, loop: Loop) -> float:
+    goal: float = asked.parsed.until or goals_of(workload.expectations).get(loop.name, GOAL)
+    return goal
+
+
+def _predict_saves(asked: _Question) -> None:
+    """Predict the saves and restores of a workload that reads in no loop, on each number of ranks."""
     from dliosim.report.plan.prediction_lines import list_saves, save_content, save_lines, saves_table
 
+    workloads = [asked.compile(job) for job in asked.jobs]
     rows = [
         row
         for each in workloads
-        for row in list_saves(each.job, list(predict_saves(each, forecast(each), storage, parsed.per_node)))
+        for row in list_saves(each.job, list(predict_saves(each, forecast(each), asked.storage, asked.parsed.per_node)))
     ]
     if not rows:
-        raise UsageError(f"{parsed.pattern}: no loop reads{HELP}saves and restores are predicted for --ranks N")
+        raise UsageError(f"{asked.parsed.pattern}: no loop reads{HELP}saves and restores are predicted for --ranks N")
     name = workloads[0].name
-    if parsed.json:
-        content = {"schema_version": _VERSION, "name": name, "storage": storage.name}
-        print_text(json.dumps(content | {"predicted": [save_content(row) for row in rows]}) + "\n")
-    else:
-        print_text(f"{save_lines(name, rows, storage)}\n\n{saves_table(rows)}\n")
-    return 0
+    content = [save_content(row) for row in rows]
+    asked.show(name, content, lambda: f"{save_lines(name, rows, asked.storage)}\n\n{saves_table(rows)}\n")
 
 
-def read_measured(
-    places: Sequence[str], name: str, loop: str, values: Sequence[tuple[str, str]]
-) -> tuple[dict[Job, Spread], int]:
+def read_measured(places: Sequence[str], name: str, loop: str, values: Values) -> tuple[dict[Job, Spread], int]:
     """Return the storage-limited utilization of a loop in results, by their jobs, and how many had other -D.
 
     Raises UsageError for results of another pattern, and for those that do not have it.

@@ -105,7 +105,7 @@ class ComparisonAnswer:
     use: str | None
     #: label of the variant that `ratio` is against: the first one, or if that is to be used the best of the worse ones
     against: str | None
-    #: how many times as fast as `against`, or how many times less it stalls
+    #: how many times as fast as `against`, or how many times shorter its stalls are
     ratio: float | None
     #: lower end of its interval of 95 %
     ratio_low: float | None

@@ -300,3 +300,15 @@ def test_a_workload_that_only_saves_has_its_saves(slow: str, capsys: pytest.Capt
     assert "restore state by 8" in out
     assert main([*command, "--json"]) == 0
     assert [one["kind"] for one in json.loads(capsys.readouterr().out)["predicted"]] == ["save", "restore"]
+
+
+def test_variants_have_a_row_each_and_the_best_is_named(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["predict", "cosmoflow", "--ranks", "4", "--storage", slow, "--vary", "prefetch=2 batches,8 batches"]
+    assert main([*command, "--vary", "readers=1,4", "--json"]) == 0
+    rows = {one["variant"]: one["storage_utilization"] for one in json.loads(capsys.readouterr().out)["predicted"]}
+    assert len(rows) == 4
+    assert rows["prefetch=8 batches, readers=4"]["low"] > rows["prefetch=2 batches, readers=1"]["high"]
+    assert main(command) == 0
+    assert "ANSWER   prefetch=8 batches is best: train busy" in capsys.readouterr().out
+    assert main([*command[:2], *command[4:]]) == 2
+    assert "write `--ranks N`" in capsys.readouterr().err

@@ -414,6 +414,11 @@ COMMANDS: Final = {
             _option("--per-node M", "ranks of a node (default 8)", type=types.parse_ranks, default=8),
             _option("--loop NAME", "which loop (default: the first that reads)"),
             _option(
+                "--vary NAME=A,B,...",
+                "predict each of these values, all combinations if it is given more than once",
+                action="append",
+            ),
+            _option(
                 "--measured RESULTS",
                 "directories of runs of the pattern: predicts their ranks, and shows both",
                 nargs="+",

@@ -166,7 +166,7 @@ def _lead(answer: ComparisonAnswer, is_stall: bool) -> str:
     times = f"{number(answer.ratio, 3)} times"
     if answer.ratio_low is not None and answer.ratio_high is not None:
         times += f" (95 %: {number(answer.ratio_low, 3)} to {number(answer.ratio_high, 3)})"
-    return f"stalls {times} less than {answer.against}" if is_stall else f"{times} as fast as {answer.against}"
+    return f"stalls {times} shorter than with {answer.against}" if is_stall else f"{times} as fast as {answer.against}"
 
 
 def comparison_tables(found: ComparisonResult, title: str, names: Sequence[str]) -> list[Table]:
@@ -180,8 +180,8 @@ def comparison_tables(found: ComparisonResult, title: str, names: Sequence[str])
     meaning = "how many times as fast as the first variant it is"
     about = "batch latency, where the time of all ranks went, and what was read"
     if found.is_stall_comparison:
-        main, what, columns, ratio = _STALL, "stall", _STALL_COLUMNS, "times\nless"
-        meaning = "how many times less than the first variant it stalls"
+        main, what, columns, ratio = _STALL, "stall", _STALL_COLUMNS, "times\nshorter"
+        meaning = "how many times shorter its stalls are than those of the first variant"
         about = "time until complete, and time of the slowest rank in each part (without generating contents)"
     verdicts = (
         f"{title}: rates and stalls are geometric means of {count(found.repetitions, 'pass', 'passes')}. Then "

@@ -139,6 +139,13 @@ def range_of_draws(one: Prediction) -> Spread:
     return Spread(one.utilization, one.lowest, one.highest)
 
 
+def variants_table(rows: Sequence[tuple[str, Predicted]], goal: float) -> str:
+    """Return a row for each variant, by its name."""
+    title = f"variants, predicted; goal {percent(goal, 2)}"
+    named = [(shorten_name(name), one) for name, one in rows]
+    return format_columns(title, "variant", named, [[one] for one in _COLUMNS], SCREEN)
+
+
 def _spread_cell(busy: Spread | None) -> str:
     if busy is None:
         return ABSENT
