@@ -73,7 +73,9 @@ def calibrate(run: RunSummary) -> Calibration:
         _spread(loops["opens"], lambda epoch: epoch.opens / epoch.loop_seconds),
         _spread(single, lambda epoch: 1 / max(_mean_open(epoch), _SHORTEST)),  # between its opens it reads
     ]
-    saves = [one.verb.bytes / one.verb.seconds for one in run.saves]
+    saves = [
+        one.verb.bytes / one.verb.seconds for one in run.saves if one.verb.seconds
+    ]  # a described one saves nothing
     is_metadata_found = _is_limit(opens, [statistics.fmean(map(_mean_open, some)) for some in (loops["opens"], single)])
     used = [phase for phase in run.loops if is_metadata_found or phase.name not in ("opens", "single_opens")]
     doubts = ((phase.name, doubt_of_core_waits(run.environment, [phase], None)) for phase in used)

@@ -67,15 +67,17 @@ def write(path: Path, counts: list[int], ahead: int = 0, command: str = "dliosim
         heads.append([of.get(name, 0) for name in HEAD])
     table = np.array(heads, np.int64)
     writer = create_trace(path, table, {"command": command})
-    rows = [chunk_rows(max(counts)), chunk_rows(1)]
-    for rank, both in enumerate(buffers):
-        for name, buffer, each in zip(("calls", "spans"), both, rows, strict=True):
-            for number, chunks in enumerate(group_columns(buffer.chunks(each), len(buffer.types))):
-                writer.write_chunks(name, rank, number * each, chunks)
-        writer.write_names(rank, "files", pack_names([f"own {rank}", "shared"]))
-        writer.write_names(rank, "names", pack_names([*NAMES, "compute"]))
-        writer.write_names(rank, "host", pack_names([f"node{rank}"]))
-    writer.close()
+    try:
+        rows = [chunk_rows(max(counts)), chunk_rows(1)]
+        for rank, both in enumerate(buffers):
+            for name, buffer, each in zip(("calls", "spans"), both, rows, strict=True):
+                for number, chunks in enumerate(group_columns(buffer.chunks(each), len(buffer.types))):
+                    writer.write_chunks(name, rank, number * each, chunks)
+            writer.write_names(rank, "files", pack_names([f"own {rank}", "shared"]))
+            writer.write_names(rank, "names", pack_names([*NAMES, "compute"]))
+            writer.write_names(rank, "host", pack_names([f"node{rank}"]))
+    finally:  # HDF5 ends the process by SIGSEGV if a file that could not be written is open at its exit
+        writer.close()
 
 
 @given(counts=st.lists(st.integers(0, 700), min_size=1, max_size=4))

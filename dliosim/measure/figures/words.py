@@ -87,6 +87,7 @@ _OF_TABLES = {
     "complete after": "the time from the begin of a save until its checkpoint is complete",
     "restart": "the time from a failure until the job computes again",
     "young": "the best interval between saves by Young: sqrt(2 * stall * mtbf)",
+    "every": "the time of a loop's steps between two saves, as predicted",
     "daly": "the best interval between saves by Daly, which corrects Young's for long stalls",
     "save every": "the interval between saves that loses least",
     "saving": "the share of time that saves take with the best interval",

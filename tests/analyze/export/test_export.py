@@ -336,7 +336,7 @@ def test_a_part_without_events_says_what_there_is(tmp_path: Path, capsys: pytest
     ("words", "cure"),
     [
         (["trace"], "write `dliosim trace export my-results"),
-        (["trace", "my-results"], "write `dliosim trace export my-results`"),
+        (["trace", "my-results"], "(choose from 'export')"),
         (["trace", "export", "my-results", "--format", "json"], "written as `--format perfetto`"),
     ],
 )

@@ -15,6 +15,7 @@ WHOLE = """dlio 1
 param mds = 80_000 opens/s "opens of the metadata servers"
 storage scratch "a Lustre of 16 servers" {
     servers    16 of 6.25 GB/s
+    writes     5 GB/s
     client     7 GB/s
     stream     3 GB/s
     latency    400 us
@@ -42,7 +43,7 @@ def codes(place: Path, text: str) -> list[str]:
 
 def test_every_setting_is_read(tmp_path: Path) -> None:
     assert compiled(tmp_path, WHOLE) == StorageModel(
-        "scratch", Servers(16, 6.25e9), 7e9, 3e9, 400e-6, 2.1, 80_000.0, Stripe(1 << 20, 4), 20e-6, 730e-6, 3.0
+        "scratch", Servers(16, 6.25e9), 5e9, 7e9, 3e9, 400e-6, 2.1, 80_000.0, Stripe(1 << 20, 4), 20e-6, 730e-6, 3.0
     )
 
 
