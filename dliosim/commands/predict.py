@@ -37,7 +37,7 @@ MOST_RANKS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What a described storage is asked."""
+    """A question about a described storage."""
 
     parsed: SimpleNamespace  #: the command line
     path: Path  #: the pattern
@@ -148,10 +148,10 @@ def _predict_variants(asked: _Question, workload: Workload) -> None:
         label = ", ".join("=".join(pair) for pair in values)
         rows.append((label, (job, asked.predict(job, named))))
     best, shown = max(rows, key=lambda row: (row[1][1].utilization, row[1][1].rate))
-    alike = sum(one.highest >= shown[1].lowest for _, (_, one) in rows) - 1
+    close = sum(one.highest >= shown[1].lowest for _, (_, one) in rows) - 1
 
     def write() -> str:
-        bound = f"{best} is best" + (f", {alike} more within its draws" if alike else "")
+        bound = f"{best} is best" + (f", {close} more within its draws" if close else "")
         lines = prediction_lines(workload, shown, goal, asked.storage, bound, [], "no file system was compared")
         return f"{lines}\n\n{variants_table(rows, goal)}\n"
 

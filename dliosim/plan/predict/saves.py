@@ -26,7 +26,7 @@ class SavePrediction:
     bytes: float  #: bytes of all ranks
     seconds: float  #: time until all ranks have written or read theirs
     limit: SaveLimit  #: what takes that long
-    in_background: bool  #: steps go on meanwhile
+    in_background: bool  #: steps continue meanwhile
     part_of: str  #: text of `Checkpoint.describe_part`
 
 
