@@ -27,7 +27,7 @@ from dliosim.model.distributions import Distribution, constant
 from dliosim.model.expectation import EXPECTABLE, Expectation
 from dliosim.model.job import Job
 from dliosim.model.split import Split
-from dliosim.model.storage import Servers, StorageModel
+from dliosim.model.storage import CallSizes, Servers, StorageModel
 from dliosim.model.transformer import OPTIMIZERS, TYPES, Part, Scope, Transformer
 from dliosim.model.verbs import (
     Arrivals,

@@ -19,6 +19,18 @@ class Servers:
 
 
 @dataclass(frozen=True, slots=True)
+class CallSizes:
+    """Sizes of calls, from the smallest to the largest."""
+
+    least: int  #: bytes
+    greatest: int  #: bytes
+
+
+#: How many times as large or as small as those measured calls may be for a prediction to be within what was measured.
+_WITHIN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
 class StorageModel:
     """The rates and latencies of a storage. A request waits in the queue of its servers and of its client node."""
 
@@ -52,6 +64,14 @@ class StorageModel:
     #: spread of `step time`, as `tail` of latencies: with a sync the slowest rank of a step holds all of them. Default:
     #: `off`, all steps are equal
     step_tail: Annotated[float | None, Phrase("off | pareto NUMBER", "step tail")] = None
+    #: sizes of the calls that were measured: `4 KiB to 1 MiB`; predictions of calls beyond ten times these say so.
+    #: Default: `off`
+    measured: Annotated[CallSizes | None, Phrase("off | SIZE>=1 to SIZE>=1")] = None
+
+    def has_measured(self, call: float) -> bool:
+        """Return whether calls of `call` bytes are about as large as those measured; True if that is not known."""
+        known = self.measured
+        return known is None or known.least / _WITHIN <= call <= known.greatest * _WITHIN
 
     def step_overhead(self, ranks: int) -> float:
         """Return the mean of the longest of the ranks' own times for a step; seconds."""
@@ -99,6 +119,8 @@ latency: 400 us
     rtt, response_time
 metadata: 80_000 opens/s
     mds, opens
+measured: 4 KiB to 1 MiB
+    call_sizes
 stripe: 1 MiB over 4 servers
     stripe_count, stripe_size, striping
 """

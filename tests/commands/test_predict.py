@@ -312,3 +312,12 @@ def test_variants_have_a_row_each_and_the_best_is_named(slow: str, capsys: pytes
     assert "ANSWER   prefetch=8 batches is best: train busy" in capsys.readouterr().out
     assert main([*command[:2], *command[4:]]) == 2
     assert "write `--ranks N`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("sizes", "is_said"), [("4 KiB to 64 KiB", True), ("4 KiB to 1 MiB", False)])
+def test_calls_far_from_those_that_were_measured_are_said(
+    sizes: str, is_said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "here.dlio").write_text(SLOW.replace("latency", f"measured {sizes}\n latency"))
+    assert main(["predict", "cosmoflow", "--ranks", "4", "--storage", str(tmp_path / "here.dlio")]) == 0
+    assert ("BEYOND   calls of 2.8 MB: slow was measured" in capsys.readouterr().out) is is_said

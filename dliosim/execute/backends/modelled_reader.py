@@ -26,6 +26,9 @@ _AHEAD = 1_000_000
 #: The shortest mean time of a call, in s: the arithmetic of a call takes a few microseconds.
 _SHORTEST_CALL = 20e-6
 
+#: Servers that may have a part of a call: the arithmetic of each takes a microsecond.
+_MOST_PARTS = 1000
+
 #: The longest mean time of a call, in s; and the latest time in the queues, ns.
 _LONGEST_CALL, _NEVER = 3600.0, 1 << 62
 
@@ -180,6 +183,10 @@ def require_modelled(loop: Loop, dataset: Dataset, model: StorageModel) -> None:
             f"a call would take {seconds(took, 2)}{HELP}describe faster servers, or smaller calls",
         ),
         (took < _SHORTEST_CALL, f"{short}{HELP}describe a longer `latency`, or read more bytes in a call"),
+        (
+            model.count_servers(call) > _MOST_PARTS,
+            f"a call has parts on {model.count_servers(call):_} servers{HELP}describe larger stripes, or fewer servers",
+        ),
         (bool(dataset.source), f"existing files are not modelled{HELP}describe data like them by a data set"),
     )
     for is_refused, reason in refused:

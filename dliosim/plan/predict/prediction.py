@@ -55,6 +55,7 @@ class Prediction:
     servers: int  #: servers that have a part of the files
     #: seconds of a step that each part would take alone
     alone: dict[Limit, float]
+    call: float  #: mean bytes of a read call
     epoch_steps: int  #: steps of the epoch
     saves: tuple[SavePrediction, ...]  #: saves and restores of the workload
 
@@ -110,6 +111,7 @@ def predict_loop(
         _find_limit(mean, step - ideal_step, alone),
         storage.servers.number,
         alone,
+        demand.call,
         epoch.steps,
         saves,
     )

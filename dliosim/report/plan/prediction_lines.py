@@ -47,6 +47,7 @@ def prediction_lines(
         ("ANSWER", answer),
         ("NOTE" if one.lowest >= goal else "WHY", _explain_limit(one, storage)),
         ("STORAGE", f"would {delivers} {size(one.rate, 2)}/s in all (first epoch, no page cache)"),
+        *([("BEYOND", _describe_range(one, storage))] if not storage.has_measured(one.call) else []),
         *([("SCALE", f"scale={workload.scale} shrinks the workload; -D scale=1 is all of it")] * (workload.scale > 1)),
         *([("ALSO", f"not predicted: {', '.join(others)}; --loop NAME chooses")] if others else []),
         ("STEP", f"{_steps(one)}; first step {seconds(one.first_step, 2)}"),
@@ -180,6 +181,12 @@ def _busy(one: Prediction, goal: float) -> str:
     digits = 3 if one.lowest < goal <= one.highest else 2
     low, mean, high = (percent(value, digits) for value in (one.lowest, one.utilization, one.highest))
     return mean if low == high else f"{mean} ({low} to {high})"
+
+
+def _describe_range(one: Prediction, storage: StorageModel) -> str:
+    assert storage.measured is not None
+    least, greatest = size(storage.measured.least, 2), size(storage.measured.greatest, 2)
+    return f"calls of {size(one.call, 2)}: {storage.name} was measured by calls of {least} to {greatest}"
 
 
 def _steps(one: Prediction) -> str:

@@ -55,6 +55,7 @@ def storage_text(found: Calibration, run: RunSummary, name: str) -> str:
         low, high = one.show(one.spread.low), one.show(one.spread.high)
         settings.append(f"    {one.setting} {one.show(one.spread.mean)}    # {low} to {high}: {one.source}")
     lines = [f"# {line}" for line in (*list_doubts(found, run), *list_unknowns(found))]
+    settings.append("    measured 4 KiB to 1 MiB")
     return "\n".join(["dlio 1", *lines, f'storage {name} "{title}" {{', *settings, "}", ""])
 
 

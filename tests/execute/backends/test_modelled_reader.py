@@ -136,6 +136,14 @@ def test_calls_that_can_be_waited_for_are_modelled() -> None:
     require_modelled(make_loop(Access()), make_dataset(1e6), describe())
 
 
+def test_calls_on_very_many_servers_and_wide_ones_in_time() -> None:
+    many = describe(servers=Servers(100_000, 1e9), stripe=Stripe(1024, 100_000), latency=1e-3)
+    with pytest.raises(PlanError, match="a call has parts on 97_657 servers"):
+        require_modelled(make_loop(Access()), make_dataset(1e8), many)
+    wide = describe(servers=Servers(1000, 25e6), stripe=Stripe(1 << 20, 1000))
+    require_modelled(make_loop(Access()), make_dataset(1e11), wide)  # 4 s, and 4000 s by one server
+
+
 def test_times_beyond_all_clocks_end_no_rank() -> None:
     """Readers that hold the lock of the queues must let it go, whatever the numbers are."""
     storage = make_storage(servers=Servers(1, 1e-3))

@@ -9,7 +9,7 @@ import pytest
 from dliosim.language.compile import compile_pattern, compile_storage, describes_storage
 from dliosim.language.diagnostics import PatternError
 from dliosim.language.unparse import explain_storage
-from dliosim.model import Job, Servers, StorageModel, Stripe
+from dliosim.model import CallSizes, Job, Servers, StorageModel, Stripe
 
 WHOLE = """dlio 1
 param mds = 80_000 opens/s "opens of the metadata servers"
@@ -25,6 +25,7 @@ storage scratch "a Lustre of 16 servers" {
     call time  20 us
     step time  730 us
     step tail  pareto 3
+    measured   4 KiB to 1 MiB
 }
 """
 
@@ -43,7 +44,19 @@ def codes(place: Path, text: str) -> list[str]:
 
 def test_every_setting_is_read(tmp_path: Path) -> None:
     assert compiled(tmp_path, WHOLE) == StorageModel(
-        "scratch", Servers(16, 6.25e9), 5e9, 7e9, 3e9, 400e-6, 2.1, 80_000.0, Stripe(1 << 20, 4), 20e-6, 730e-6, 3.0
+        "scratch",
+        Servers(16, 6.25e9),
+        5e9,
+        7e9,
+        3e9,
+        400e-6,
+        2.1,
+        80_000.0,
+        Stripe(1 << 20, 4),
+        20e-6,
+        730e-6,
+        3.0,
+        CallSizes(4 << 10, 1 << 20),
     )
 
 
