@@ -38,8 +38,7 @@ def test_no_parameter_is_better_than_the_storage(ranks: int, tmp_path: Path) -> 
     assert found.servers.number == 1
     assert 0 < found.servers.rate <= 4.01e9
     assert found.stream is not None
-    assert found.metadata is not None
-    assert 0 < found.metadata <= 4010
+    assert found.metadata is None or 0 < found.metadata <= 4010  # None if cores were the limit
     assert found.latency * (found.tail / (found.tail - 1) if found.tail else 1) >= 99e-6
     assert "written: here.dlio" in printed
 
@@ -53,7 +52,7 @@ def test_a_description_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_what_one_rank_cannot_reach_is_no_limit_of_the_storage(tmp_path: Path) -> None:
-    (tmp_path / "wide.dlio").write_text("dlio 1\nstorage wide {\n servers 8 of 5 GB/s\n latency 5 ms\n}\n")
+    (tmp_path / "wide.dlio").write_text("dlio 1\nstorage wide {\n servers 8 of 5 GB/s\n latency 2 ms\n}\n")
     done = run_command(1, ["calibrate", "--storage", "wide.dlio", "-o", "here.dlio"], tmp_path, 120)
     assert done.returncode == 0, done.stderr
     assert "`servers` is at least this" in done.stdout

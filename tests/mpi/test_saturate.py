@@ -114,7 +114,8 @@ def test_data_that_are_converted_are_prepared_with_their_source(tmp_path: Path) 
     source = 'dataset loose {\n samples 4_000\n size 100 kB\n path "loose"\n}\nprepare loose\nconvert loose to d\n'
     pattern = PATTERN.replace("prepare d\n", source)
     (tmp_path / "need.dlio").write_text(pattern)
-    done = run_command(2, ["saturate", "need.dlio", "--dir", "data", "--pass-time", "1 s", "--json"], tmp_path, 120)
+    words = ["saturate", "need.dlio", "--dir", "data", "--pass-time", "500 ms", "--most", "1", "--json"]
+    done = run_command(2, words, tmp_path, 120)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["points"]
 

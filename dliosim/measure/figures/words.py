@@ -88,6 +88,7 @@ _OF_TABLES = {
     "restart": "the time from a failure until the job computes again",
     "young": "the best interval between saves by Young: sqrt(2 * stall * mtbf)",
     "every": "the time of a loop's steps between two saves, as predicted",
+    "beyond": "calls of a prediction are more than ten times as large or small as those that described the storage",
     "daly": "the best interval between saves by Daly, which corrects Young's for long stalls",
     "save every": "the interval between saves that loses least",
     "saving": "the share of time that saves take with the best interval",
