@@ -118,13 +118,3 @@ def test_data_that_are_converted_are_prepared_with_their_source(tmp_path: Path) 
     done = run_command(2, words, tmp_path, 120)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["points"]
-
-
-def test_more_ranks_are_advised_without_the_option_that_kept_them_few(tmp_path: Path) -> None:
-    (tmp_path / "need.dlio").write_text(PATTERN)
-    (tmp_path / "w.dlio").write_text(STORAGE)
-    words = ["saturate", "need.dlio", "--pass-time", "1 s", "--storage", "w.dlio", "--output", "out", "--most", "1"]
-    done = run_command(2, words, tmp_path, 60)
-    assert done.returncode == 0, done.stderr
-    assert "-n 4" in done.stdout
-    assert "--most" not in done.stdout and "--output" not in done.stdout

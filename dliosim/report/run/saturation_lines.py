@@ -77,7 +77,8 @@ def _spread(found: Saturation) -> str:
 def _explain(found: Saturation, source: str) -> str:
     """Return what ended the search; `source` is what the bytes came from."""
     number, idle = max(found.without_io.items())
-    alone = f"{count(number, 'accelerator')} that read nothing {'is' if number == 1 else 'are'} busy {percent(idle, 2)}"
+    read = "reads nothing is" if number == 1 else "read nothing are"
+    alone = f"{count(number, 'accelerator')} that {read} busy {percent(idle, 2)}"
     if found.limit == "client":
         return f"these ranks are the limit: {alone}; take more cores or nodes, or a pattern with longer steps"
     above = found.point_above
