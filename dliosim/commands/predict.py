@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,7 +80,11 @@ def predict_command(parsed: SimpleNamespace) -> int:
     assert storage is not None  # the option is required
     asked = _Question(parsed, path, storage, values)
     workload = asked.compile(asked.jobs[0] if asked.jobs else asked.place(1))
-    if not _loops_that_read(workload) and not parsed.loop:
+    has_only_saves = not _loops_that_read(workload) and not parsed.loop
+    if (has_only_saves or parsed.vary) and (parsed.measured or parsed.picture):
+        what = "saves have" if has_only_saves else "variants have"
+        raise UsageError(f"--measured and --picture: {what} none{HELP}leave them out; they are about numbers of ranks")
+    if has_only_saves:
         _predict_saves(asked)
     elif parsed.vary:
         _predict_variants(asked, workload)
@@ -101,7 +105,8 @@ def _predict_ladder(asked: _Question, workload: Workload) -> None:
     )
 
     parsed, loop = asked.parsed, _choose_loop(workload, asked.parsed.loop)
-    measured, differing = read_measured(parsed.measured or (), workload.name, loop.name, asked.values)
+    results = read_measured(parsed.measured or (), workload.name, loop.name, asked.values)
+    measured = {one.job: one.busy for one in results}
     jobs = {job.ranks: job for job in (*asked.jobs, *measured)}
     goal, has_ended = _choose_goal(asked, workload, loop), False
     if jobs:
@@ -118,8 +123,10 @@ def _predict_ladder(asked: _Question, workload: Workload) -> None:
     def write() -> str:
         bound = "" if jobs else search_verdict(predicted, goal, has_ended)
         others = [one.name for one in _loops_that_read(workload) if one.name != loop.name and not parsed.loop]
-        compared = f"{count(len(measured), 'run')} next to it" if measured else "no file system was compared"
-        compared += f", {differing} with other -D" if differing else ""
+        compared = f"{count(len(results), 'run')} next to it" if results else "no file system was compared"
+        doubts = {"with other -D": sum(one.differs for one in results)}
+        doubts |= {"not from storage": sum(not one.is_from_storage for one in results)}
+        compared += "".join(f", {number} {text}" for text, number in doubts.items() if number)
         text = f"{prediction_lines(workload, shown, goal, asked.storage, bound, others, compared)}\n"
         if len(predicted) > 1 or measured:
             text += f"\n{prediction_table(predicted, goal, measured)}\n"
@@ -128,7 +135,7 @@ def _predict_ladder(asked: _Question, workload: Workload) -> None:
 
     if parsed.picture is not None:
         title = f"{workload.name}: {loop.name}"
-        _draw_ladder(Path(parsed.picture), title, asked.storage.name, predicted, measured, goal)
+        _draw_ladder(Path(parsed.picture), title, asked.storage.name, predicted, results, goal)
     asked.show(workload.name, list(prediction_content(predicted, goal, measured)), write)
 
 
@@ -181,28 +188,37 @@ def _predict_saves(asked: _Question) -> None:
     asked.show(name, content, lambda: f"{save_lines(name, rows, asked.storage)}\n\n{saves_table(rows)}\n")
 
 
-def read_measured(places: Sequence[str], name: str, loop: str, values: Values) -> tuple[dict[Job, Spread], int]:
-    """Return the storage-limited utilization of a loop in results, by their jobs, and how many had other -D.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The result of a run, next to which a prediction is shown."""
 
-    Raises UsageError for results of another pattern, and for those that do not have it.
+    job: Job  #: ranks and nodes
+    busy: Spread  #: storage-limited utilization
+    differs: bool  #: it had other overrides than the prediction
+    is_from_storage: bool  #: False if memory delivered bytes, or may have
+
+
+def read_measured(places: Sequence[str], name: str, loop: str, values: Values) -> list[Measured]:
+    """Return the results of a loop in directories of runs with other numbers of ranks.
+
+    Raises UsageError for results of another pattern, and for those without a storage-limited utilization.
     """
     from dliosim.report.reader.load import SavedRun, load_results
 
-    found: dict[Job, Spread] = {}
-    differing = 0
+    found: list[Measured] = []
     for one in load_results(places, with_arrays=False):
         if not isinstance(one, SavedRun) or one.run.name != name:
             raise UsageError(f"--measured {one.place}: these are no results of `dliosim run {name}`")
-        busy = next((answer.storage_utilization for answer in one.run.answers if answer.loop == loop), None)
-        if busy is None:
+        answer = next((answer for answer in one.run.answers if answer.loop == loop), None)
+        if answer is None or answer.storage_utilization is None:
             raise UsageError(f"--measured {one.place}: it has no storage-limited utilization of {loop}")
-        job = Job(one.run.ranks, one.run.nodes)
-        if any(job.ranks == other.ranks for other in found):
+        job, run = Job(one.run.ranks, one.run.nodes), one.run
+        if any(job.ranks == other.job.ranks for other in found):
             raise UsageError(f"--measured {one.place}: another result has {count(job.ranks, 'rank')}, too")
-        found[job] = busy
-        about_pattern = {pair for pair in one.run.overrides if not pair[0].startswith(f"{one.run.modelled}.")}
-        differing += about_pattern != {*values}
-    return found, differing
+        about_pattern = {pair for pair in run.overrides if not pair[0].startswith(f"{run.modelled}.")}
+        is_from_storage = answer.from_storage or bool(run.modelled)
+        found.append(Measured(job, answer.storage_utilization, about_pattern != {*values}, is_from_storage))
+    return found
 
 
 def _check_picture(file: str) -> None:
@@ -219,7 +235,7 @@ def _draw_ladder(
     title: str,
     storage: str,
     predicted: Sequence[tuple[Job, Prediction]],
-    measured: Mapping[Job, Spread],
+    results: Sequence[Measured],
     goal: float,
 ) -> None:
     """Draw the utilization over ranks, as predicted and as measured."""
@@ -231,7 +247,8 @@ def _draw_ladder(
     points = [
         BusyPoint(f"{title}, predicted on {storage}", job.ranks, range_of_draws(one), goal) for job, one in predicted
     ]
-    points += [BusyPoint(f"{title}, measured", job.ranks, busy, goal) for job, busy in measured.items()]
+    name = f"{title}, measured"
+    points += [BusyPoint(name, one.job.ranks, one.busy, goal, not one.is_from_storage) for one in results]
     try:
         with apply_style():
             write_atomic(file, render_figure(utilization_curve(points), "svg" if file.suffix == ".svg" else "png"))

@@ -255,7 +255,7 @@ def test_results_with_other_values_are_counted(
 ) -> None:
     command = ["predict", "cosmoflow", "--storage", slow, "--measured", results, "-D"]
     assert main([*command, value]) == 0
-    assert "1 run next to it, 1 with other -D" in " ".join(capsys.readouterr().out.split())
+    assert "1 run next to it, 1 with other -D;" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
@@ -270,6 +270,20 @@ def test_results_of_another_pattern_and_other_pictures_are_refused(
 ) -> None:
     assert main(["predict", pattern, "--storage", slow, "--measured", results, *more]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_results_out_of_memory_are_counted(slow: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = sample.run(name="cosmoflow", ranks=4, nodes=1)
+    answers = tuple(replace(one, storage_utilization=Spread(0.9, 0.9, 0.9), from_storage=False) for one in run.answers)
+    write_results(tmp_path, replace(run, answers=answers), [], [])
+    assert main(["predict", "cosmoflow", "--storage", slow, "--measured", str(tmp_path), "-D", "files=64"]) == 0
+    assert "1 run next to it, 1 with other -D, 1 not from storage;" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("words", [["llama3_8b"], ["cosmoflow", "--vary", "readers=1,2"]])
+def test_a_picture_is_of_numbers_of_ranks(words: list[str], slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", *words, "--ranks", "8", "--storage", slow, "--picture", "a.png"]) == 2
+    assert "leave them out" in capsys.readouterr().err
 
 
 def test_the_ladder_is_drawn(slow: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
