@@ -15,7 +15,14 @@ from dliosim.model.workload import Workload
 from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.predict.queues import mean_latency
 from dliosim.plan.predict.saves import SavePrediction, predict_saves
-from dliosim.plan.predict.virtual_epoch import StepDemand, call_seconds, mean_file_size, run_epoch, wait_of_batch
+from dliosim.plan.predict.virtual_epoch import (
+    EpochTimes,
+    StepDemand,
+    call_seconds,
+    mean_file_size,
+    run_epoch,
+    wait_of_batch,
+)
 
 #: Predictions of the same epoch with other draws of sizes, servers, latencies and compute.
 DRAWS: Final = 5
@@ -88,10 +95,14 @@ def predict_loop(
     dataset = workload.dataset(loop.dataset)
     storage = storage.select_servers(dataset.layout.files, mean_file_size(dataset))
     demand = StepDemand(size, calls + opens, opens, max(calls, 1.0), loop.batch, dataset.size)
-    times, ideal = (
-        [run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw, node_ranks) for draw in range(DRAWS)]
-        for one in (storage, None)
-    )
+
+    def run(one: StorageModel | None, draw: int) -> EpochTimes:
+        return run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw, node_ranks)
+
+    times = [run(storage, draw) for draw in range(DRAWS)]
+    # Without a storage only compute may be drawn.
+    same = loop.compute.time.is_constant
+    ideal = [run(None, 0)] * DRAWS if same else [run(None, draw) for draw in range(DRAWS)]
     # Without a second step the first one is all there is.
     taken, least = ([one.others or one.first for one in each] for each in (times, ideal))
     reached = [min(without / time, 1.0) for without, time in zip(least, taken, strict=True)]
