@@ -84,6 +84,8 @@ def predict_command(parsed: SimpleNamespace) -> int:
     if (has_only_saves or parsed.vary) and (parsed.measured or parsed.picture):
         what = "saves have" if has_only_saves else "variants have"
         raise UsageError(f"--measured and --picture: {what} none{HELP}leave them out; they are about numbers of ranks")
+    if has_only_saves and parsed.vary:
+        raise UsageError(f"--vary: no loop reads{HELP}give one value by -D; saves are predicted for each of --ranks")
     if has_only_saves:
         _predict_saves(asked)
     elif parsed.vary:

@@ -152,6 +152,7 @@ def test_its_lines_fit_80_columns(slow: str, capsys: pytest.CaptureFixture[str])
         ),
         (["cosmoflow", "--ranks", "4", "--loop", "x"], "loops that do: train"),
         (["llama3_8b"], "saves and restores are predicted for --ranks N"),
+        (["llama3_8b", "--ranks", "8", "--vary", "rounds=1,2"], "--vary: no loop reads"),
     ],
 )
 def test_what_cannot_be_told_is_refused(

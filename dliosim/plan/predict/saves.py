@@ -40,9 +40,11 @@ def predict_saves(
     for phase in planned.phases:
         if phase.verb not in ("save", "restore") or not phase.bytes.total:
             continue
-        alone = _seconds_alone(phase, storage, node_ranks)
-        limit = max(alone, key=lambda part: alone[part])
         checkpoint = workload.checkpoint(phase.name)
+        # Each rank opens a shared file, which is one on the servers.
+        files = 1 if checkpoint.writers.kind == "shared file" else max(round(phase.opens.total), 1)
+        alone = _seconds_alone(phase, files, storage, node_ranks)
+        limit = max(alone, key=lambda part: alone[part])
         yield SavePrediction(
             phase.name,
             phase.verb,
@@ -55,11 +57,10 @@ def predict_saves(
         )
 
 
-def _seconds_alone(phase: PhaseForecast, storage: StorageModel, node_ranks: int) -> dict[SaveLimit, float]:
-    """Return the seconds that each part of a storage would take if the others took none."""
+def _seconds_alone(phase: PhaseForecast, files: int, storage: StorageModel, node_ranks: int) -> dict[SaveLimit, float]:
+    """Return the seconds that each part of a storage would take for some files if the others took none."""
     total, most = phase.bytes.total, phase.bytes.maximum
     rate = storage.write_rate if phase.verb == "save" else storage.servers.rate
-    files = max(round(phase.opens.total), 1)
     width, number = storage.count_servers(total / files), storage.servers.number
     # Files begin round robin, so some servers may have a file more than others.
     fullest = -(-files * width // number) / (files * width)

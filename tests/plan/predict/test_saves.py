@@ -53,6 +53,14 @@ def test_the_server_with_most_files_decides(ranks: int, fullest: int, tmp_path: 
     assert wide.seconds == pytest.approx(ranks * RANK / (4 << 30))
 
 
+def test_a_file_that_all_ranks_share_is_on_one_server_unless_it_is_striped(tmp_path: Path) -> None:
+    save, restore = predict(tmp_path, STORAGE, line="writers all ranks into shared file")
+    assert (save.seconds, restore.seconds) == pytest.approx((8 * RANK / (1 << 30),) * 2)
+    wide = replace(STORAGE, stripe=Stripe(1 << 20, 4))
+    save, _ = predict(tmp_path, wide, line="writers all ranks into shared file")
+    assert save.seconds == pytest.approx(8 * RANK / (4 << 30))
+
+
 def test_the_fullest_node_decides_where_its_client_is_slow(tmp_path: Path) -> None:
     save, _ = predict(tmp_path, replace(STORAGE, client=float(1 << 29)), ranks=5, node_ranks=4)
     assert save.limit == "client"
