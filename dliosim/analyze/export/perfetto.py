@@ -8,19 +8,18 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.analyze.arrays import Ints, split_processes, spread_amounts
+from dliosim.analyze.arrays import Ints, split_blocks, split_processes, spread_amounts
 from dliosim.analyze.export.output import TextOutput, encode_text, open_text
-from dliosim.analyze.export.rows import escape_percent, format_events, rank_of
+from dliosim.analyze.export.rows import rank_of
 from dliosim.analyze.read.dftracer.calls import VECTOR_CALLS, kind_of_call, plain_call
 from dliosim.errors import ExecutionError
 from dliosim.readable import size
-from dliosim.trace.events import UNKNOWN, Events, Trace, kind_number
+from dliosim.trace.events import KINDS, LAYERS, UNKNOWN, Events, Trace, kind_number
 
 #: Kinds below this are operations on files.
 _OPERATIONS: Final = kind_number("compute")
@@ -105,6 +104,8 @@ _MOST_IN_BROWSER: Final = 1_800_000_000
 _LANES: Final = 10_000
 #: Values of the counters: of each rank at most, and of all ranks.
 _MOST_BINS, _MOST_COUNTERS = 500, 100_000
+#: Events that are lists of Python's numbers at a time.
+_BLOCK: Final = 1 << 13
 #: Values of an event in its `args`, in the order of the columns.
 _ARGS: Final = ("offset", "count", "ret", "epoch", "step")
 
@@ -123,7 +124,7 @@ def write_perfetto(trace: Trace, path: str) -> list[str]:
             if len(names) > _LANES:
                 raise ExecutionError(f"cannot export: a process has {len(names)} threads and calls at once")
             _write_documents(out, _describe_process(events, number, np.unique(lane).tolist(), names))
-            _write_events(out, own, number, lane, identity)
+            _write_documents(out, _list_events(own, number, lane, identity))
             identity += len(own)
         _write_documents(out, _count_bandwidth(trace))
         out.write("]\n")
@@ -138,8 +139,9 @@ def category_of(kind: str, layer: str, name: str) -> str:
 
 
 def _write_documents(out: TextOutput, documents: Iterator[dict[str, Any]]) -> None:
+    encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
     for document in documents:
-        out.write(json.dumps(document, separators=(",", ":"), ensure_ascii=False) + "\n")
+        out.write(encode(document) + "\n")
 
 
 def _describe_job(trace: Trace) -> Iterator[dict[str, Any]]:
@@ -164,34 +166,36 @@ def _describe_process(events: Events, number: int, lanes: Sequence[int], names: 
         yield {"name": "thread_sort_index", **about, "tid": pid + lane, "args": {"sort_index": lane}}
 
 
-def _write_events(out: TextOutput, events: Events, number: int, lane: Ints, identity: int) -> None:
+def _list_events(events: Events, number: int, lane: Ints, identity: int) -> Iterator[dict[str, Any]]:
+    """Yield the events of a process; their ids count from `identity`."""
     pid, host = _process_number(number), _hash(events.processes[number].host)
     seeks = events.kind == kind_number("seek")
-    moved = np.where(seeks, events.offset, events.moved)
-    args = np.column_stack([events.offset, events.asked, moved, events.epoch, events.step])
-    shown = args != UNKNOWN
-    shown[seeks, 0] = False
-    vectors = [place for place, name in enumerate(events.names) if plain_call(name) in VECTOR_CALLS]
+    offset = np.where(seeks, UNKNOWN, events.offset)
     # DFTracer's count of these is of buffers.
-    shown[np.isin(events.name, vectors), 1] = False
-
-    def columns(rows: slice) -> Sequence[Ints]:
-        begin, duration = np.divmod(events.begin[rows], 1000), np.divmod(events.duration[rows], 1000)
-        return np.arange(rows.start, rows.stop) + identity, pid + lane[rows], *begin, *duration
-
-    for text in format_events(events, columns, args, shown, partial(_event_template, pid, host)):
-        out.write(text)
-
-
-def _event_template(pid: int, host: str, kind: str, layer: str, name: str, path: str, shown: Sequence[bool]) -> str:
-    texts = name, category_of(kind, layer, name), path
-    call, category, quoted = (escape_percent(json.dumps(each, ensure_ascii=False)) for each in texts)
-    file = f',"fname":{quoted}' if path else ""
-    args = "".join(f',"{arg}":%d' for arg, is_shown in zip(_ARGS, shown, strict=True) if is_shown)
-    return (
-        f'{{"id":%d,"name":{call},"cat":{category},"pid":{pid},"tid":%d,"ts":%d.%03d,"dur":%d.%03d,"ph":"X",'
-        f'"args":{{"hhash":"{host}"{file}{args}}}}}\n'
-    )
+    vectors = [place for place, name in enumerate(events.names) if plain_call(name) in VECTOR_CALLS]
+    asked = np.where(np.isin(events.name, vectors), UNKNOWN, events.asked)
+    moved = np.where(seeks, events.offset, events.moved)
+    words = events.name, events.kind, events.layer, events.file
+    columns = (*words, lane, events.begin, events.duration, offset, asked, moved, events.epoch, events.step)
+    for rows in split_blocks(len(events), _BLOCK):
+        lines = zip(*(each[rows].tolist() for each in columns), strict=True)
+        for place, (name, kind, layer, file, lane_, begin, duration, *values) in enumerate(
+            lines, rows.start + identity
+        ):
+            call = events.names[name]
+            args = {"hhash": host, "fname": events.files[file]} if file != UNKNOWN else {"hhash": host}
+            args |= {arg: value for arg, value in zip(_ARGS, values, strict=True) if value != UNKNOWN}
+            yield {
+                "id": place,
+                "name": call,
+                "cat": category_of(KINDS[kind], LAYERS[layer], call),
+                "pid": pid,
+                "tid": pid + lane_,
+                "ts": begin / 1000,
+                "dur": duration / 1000,
+                "ph": "X",
+                "args": args,
+            }
 
 
 def _count_bandwidth(trace: Trace) -> Iterator[dict[str, Any]]:

@@ -2,70 +2,82 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.analyze.arrays import Ints, find_starts, split_blocks, split_processes
-from dliosim.analyze.export.output import STANDARD, encode_text, open_new, open_text
-from dliosim.analyze.export.rows import BLOCK, escape_percent, format_events, format_rows, rank_of
+from dliosim.analyze.arrays import Ints, find_starts, split_blocks
+from dliosim.analyze.export.output import STANDARD, TextOutput, encode_text, open_new, open_text
+from dliosim.analyze.export.rows import rank_of
 from dliosim.errors import HELP, UsageError, install_hint
 from dliosim.readable import printable
 from dliosim.trace.events import KINDS, LAYERS, UNKNOWN, Events, Trace, kind_number, layer_number
 
-#: The columns, those of numbers that may be unknown last; what is unknown is empty.
-HEADER: Final = (
-    "rank", "host", "operation", "layer", "call", "path", "thread", "begin_ns", "duration_ns",
-    "offset", "asked_bytes", "moved_bytes", "epoch", "step",
-)  # fmt: skip
-
-
-def write_csv(trace: Trace, path: str) -> list[str]:
-    """Write a trace; return no notes for its reader. Raises ExecutionError."""
-    events = trace.events
-    with open_text(path) as out:
-        out.write(",".join(HEADER) + "\n")
-        for number, rows in enumerate(split_processes(events)):
-            for text in _format_process(events.select(rows), number):
-                out.write(text)
-    return []
-
-
-def _format_process(events: Events, number: int) -> Iterator[str]:
-    """Yield the rows of a process, in pieces."""
-    process = events.processes[number]
-    head = escape_percent(f"{'' if process.rank == UNKNOWN else process.rank},{_quote(process.host)}")
-    values = np.column_stack([events.offset, events.asked, events.moved, events.epoch, events.step])
-    yield from format_events(
-        events,
-        lambda rows: (events.thread[rows], events.begin[rows], events.duration[rows]),
-        values,
-        values != UNKNOWN,
-        partial(_row_template, head),
-    )
-
-
-def _row_template(head: str, kind: str, layer: str, name: str, path: str, shown: Sequence[bool]) -> str:
-    texts = [escape_percent(_quote(each)) for each in (kind, layer, name, path)]
-    numbers = ["%d" if is_shown else "" for is_shown in shown]
-    return ",".join([head, *texts, "%d,%d,%d", *numbers]) + "\n"
-
-
-def _quote(text: str) -> str:
-    if not set(text) & set(',"\r\n'):
-        return text
-    return '"' + text.replace('"', '""') + '"'
-
-
-#: Rows of a row group.
+#: Rows that are formatted at a time.
+_BLOCK: Final = 1 << 13
+#: Rows of a row group of Parquet.
 _GROUP: Final = 1 << 20
 #: Columns that go up in each rank: differences are small.
 _DELTA: Final = ("begin_ns", "duration_ns", "offset", "asked_bytes", "moved_bytes", "step")
+
+#: A column: numbers (n,), or the words of a list by number (n,); `UNKNOWN` is nothing.
+Column: TypeAlias = "NDArray[Any] | tuple[NDArray[Any], Sequence[str]]"
+
+
+def _list_columns(events: Events) -> dict[str, Column]:
+    """Return the columns of a table of events, by name."""
+    ranks = np.array([process.rank for process in events.processes] or [UNKNOWN], np.int32)
+    return {
+        "rank": ranks[events.process],
+        "host": (events.process, [process.host for process in events.processes]),
+        "operation": (events.kind, KINDS),
+        "layer": (events.layer, LAYERS),
+        "call": (events.name, events.names),
+        "path": (events.file, events.files),
+        "thread": events.thread,
+        "begin_ns": events.begin,
+        "duration_ns": events.duration,
+        "offset": events.offset,
+        "asked_bytes": events.asked,
+        "moved_bytes": events.moved,
+        "epoch": events.epoch,
+        "step": events.step,
+    }
+
+
+def write_csv(trace: Trace, path: str) -> list[str]:
+    """Write a trace, what is unknown as nothing; return no notes for its reader. Raises ExecutionError."""
+    events = trace.events
+    with open_text(path) as out:
+        writer = csv.writer(_Lines(out))
+        writer.writerow(_list_columns(events))
+        for rows in split_blocks(len(events), _BLOCK):
+            columns = _list_columns(events.select(rows)).values()
+            writer.writerows(zip(*map(_list_texts, columns), strict=True))
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Ends rows by a line feed alone; with CR LF the csv module also quotes words that have a carriage return."""
+
+    out: TextOutput
+
+    def write(self, row: str) -> None:
+        self.out.write(row.removesuffix("\r\n") + "\n")
+
+
+def _list_texts(column: Column) -> list[object]:
+    numbers, words = column if isinstance(column, tuple) else (column, None)
+    if words is not None:
+        return [words[number] if number != UNKNOWN else "" for number in numbers.tolist()]
+    return [number if number != UNKNOWN else "" for number in numbers.tolist()]
 
 
 def write_parquet(trace: Trace, path: str) -> list[str]:
@@ -99,46 +111,22 @@ def write_parquet(trace: Trace, path: str) -> list[str]:
 def _make_table(events: Events) -> Any:
     import pyarrow as pa
 
-    hosts = [process.host for process in events.processes]
-    ranks = np.array([process.rank for process in events.processes], np.int32)
-    columns = {
-        "rank": _numbers(ranks[events.process] if len(ranks) else events.process),
-        "host": _words(events.process, hosts),
-        "operation": _words(events.kind, KINDS),
-        "layer": _words(events.layer, LAYERS),
-        "call": _words(events.name, events.names),
-        "path": _words(events.file, events.files),
-        "thread": pa.array(events.thread),
-        "begin_ns": pa.array(events.begin),
-        "duration_ns": pa.array(events.duration),
-        "offset": _numbers(events.offset),
-        "asked_bytes": _numbers(events.asked),
-        "moved_bytes": _numbers(events.moved),
-        "epoch": _numbers(events.epoch),
-        "step": _numbers(events.step),
-    }
+    columns = {}
+    for name, column in _list_columns(events).items():
+        numbers, words = column if isinstance(column, tuple) else (column, None)
+        columns[name] = pa.array(numbers, mask=numbers == UNKNOWN)
+        if words is not None:
+            # Names that are no UTF-8 have U+FFFD for the bytes that are not.
+            plain = [encode_text(word).decode(errors="replace") for word in words]
+            columns[name] = pa.DictionaryArray.from_arrays(columns[name].cast("int32"), pa.array(plain, pa.string()))
     return pa.table(columns)
-
-
-def _numbers(column: NDArray[Any]) -> Any:
-    import pyarrow as pa
-
-    return pa.array(column, mask=column == UNKNOWN)
-
-
-def _words(column: NDArray[Any], words: Sequence[str]) -> Any:
-    """Return a column of words; those of names that are no UTF-8 have U+FFFD for what is none."""
-    import pyarrow as pa
-
-    plain = [encode_text(each).decode(errors="replace") for each in words]
-    numbers = pa.array(column.astype(np.int32), mask=column == UNKNOWN)
-    return pa.DictionaryArray.from_arrays(numbers, pa.array(plain, pa.string()))
 
 
 _MODULES: Final = {"POSIX": ("posix",), "MPIIO": ("mpi-io", "mpi-io collective")}
 _VERBS: Final = ("read", "write")
 _WRITE: Final = kind_number("write")
 _SECOND: Final = 1_000_000_000
+_VALUES: Final = "{:9} {:15} {:15} {} {}\n"
 _COLUMNS: Final = "# Module    Rank  Wt/Rd  Segment          Offset       Length    Start(s)      End(s)\n"
 
 
@@ -181,28 +169,21 @@ def _choose_rows(events: Events, layers: tuple[str, ...]) -> Ints:
 
 
 def _format_module(events: Events, module: str) -> Iterator[str]:
-    """Yield the text of all blocks, in pieces: a block's head is in front of its first row."""
+    """Yield the head of each block, and the line of each event."""
     is_write, is_first = events.kind == _WRITE, find_starts(events.file, events.process)
-    first = np.flatnonzero(is_first)
-    block = np.cumsum(is_first) - 1
-    writes, all_ = np.bincount(block, is_write, len(first)).astype(np.int64), np.bincount(block, minlength=len(first))
-    segment = np.arange(len(events)) - first[block] - np.where(is_write, 0, writes[block])
+    block, all_ = np.cumsum(is_first) - 1, np.diff([*np.flatnonzero(is_first), len(events)])
+    writes = np.bincount(block, is_write, len(all_)).astype(np.int64)
+    segment = np.arange(len(events)) - np.flatnonzero(is_first)[block] - np.where(is_write, 0, writes[block])
     length = np.where(events.moved == UNKNOWN, np.maximum(events.asked, 0), events.moved)
-    times = (*np.divmod(events.begin, _SECOND), *np.divmod(events.end, _SECOND))
-    verbs = events.process.astype(np.int64) * 2 + is_write
-    keys = np.where(is_first, -1 - block, verbs)
-
-    def template(key: int) -> str:
-        if key < 0:
-            row, number = int(first[-1 - key]), -1 - key
-            head = _describe_block(events, row, int(writes[number]), int(all_[number] - writes[number]))
-            return escape_percent(head) + template(int(verbs[row]))
-        verb = "write" if key % 2 else "read"
-        return f"{f'X_{module}':>8}{rank_of(events, key // 2):8}{verb:>7}%9d %15d %15d %5d.%09d %5d.%09d\n"
-
-    for rows in split_blocks(len(events), BLOCK):
-        values = np.column_stack([each[rows] for each in (segment, events.offset, length, *times)])
-        yield format_rows(keys[rows], template, values, None)
+    columns = is_first, is_write, events.process, segment, events.offset, length, events.begin, events.end
+    for rows in split_blocks(len(events), _BLOCK):
+        lines = zip(*(each[rows].tolist() for each in columns), strict=True)
+        for row, (starts, is_written, process, *numbers, begin, end) in enumerate(lines, rows.start):
+            if starts:
+                yield _describe_block(events, row, writes[block[row]], all_[block[row]] - writes[block[row]])
+            verb = "write" if is_written else "read"
+            times = [f"{time // _SECOND:5}.{time % _SECOND:09}" for time in (begin, end)]
+            yield f"X_{module}".rjust(8) + f"{rank_of(events, process):8}{verb:>7}" + _VALUES.format(*numbers, *times)
 
 
 def _describe_block(events: Events, first: int, writes: int, reads: int) -> str:

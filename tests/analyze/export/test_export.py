@@ -33,6 +33,7 @@ from tests.examples import examples
 from tests.trace.test_file import write as write_h5
 
 HOSTILE = '/d/a,"b"\n100%d%s \udcff{x}\\'
+RETURNS = "/d/a\rb\r\n"
 
 _MAYBE = st.integers(-1, 1 << 40)
 ROWS = st.lists(
@@ -176,6 +177,7 @@ ALL = [
     read(3, 4, "/d/b", 100, 1, layer="mpi-io", name="MPI_File_read_at"),
     read(9, 4, "/d/b", -1, 1, layer="library", name="read by the library"),
     read(2, 6, "/d/b", 40, 9),
+    Row("open", 4, 1, file=RETURNS),
 ]
 
 
@@ -189,6 +191,7 @@ def test_csv_has_a_row_for_each_event_in_words(tmp_path: Path) -> None:
         "thread": "0", "begin_ns": "1", "duration_ns": "5", "offset": "10", "asked_bytes": "20", "moved_bytes": "20",
         "epoch": "1", "step": "2",
     }  # fmt: skip
+    assert RETURNS in {row["path"] for row in rows}
     epoch = next(row for row in rows if row["operation"] == "epoch")
     assert (epoch["path"], epoch["offset"], epoch["step"], epoch["epoch"]) == ("", "", "", "1")
 
@@ -232,7 +235,7 @@ def test_dxt_has_a_block_for_each_file_and_rank_and_says_what_it_has_not(tmp_pat
 
 
 def test_segments_of_a_block_are_numbered_on_over_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dliosim.analyze.export.rows.BLOCK", 3)
+    monkeypatch.setattr("dliosim.analyze.export.tables._BLOCK", 3)
     rows = [*(write(at * 10, 1) for at in range(5)), *(read(at * 10, 1) for at in range(7))]
     FORMATS["dxt"].write(make(rows), str(tmp_path / "a"))
     found = [line.split()[2:4] for line in (tmp_path / "a").read_text().splitlines() if line.startswith(" X_")]
