@@ -176,10 +176,10 @@ def _apply_values(
     for param in document.params.values():
         if param.name in context.scope.broken:
             continue
-        try:
+        before = len(context.found)
+        with context.reporting(attempt=_describe_param(context, param)):
             context.scope.check_param(param)
-        except Mistake as error:
-            context.report(error.note_attempt(_describe_param(context, param)))
+        if context.has_errors(before):
             context.scope.broken.add(param.name)
     return context
 
@@ -204,12 +204,9 @@ def _seed(context: CompileContext) -> int:
     line = context.document.seed
     if line is None:
         return 0
-    with context.reporting(line.phrase):
-        try:
-            return context.scope.count(context.scope.phrase("count", line.phrase).only_child, 0, 2**63 - 1)
-        except Mistake as error:
-            accepts = partial(context.scope.has_dimension, dimensions=(COUNT,))
-            raise error.note_attempt(Attempt("seed", "", line.phrase, accepts)) from None
+    accepts = partial(context.scope.has_dimension, dimensions=(COUNT,))
+    with context.reporting(line.phrase, Attempt("seed", "", line.phrase, accepts)):
+        return context.scope.count(context.scope.phrase("count", line.phrase).only_child, 0, 2**63 - 1)
     return 0
 
 

@@ -168,15 +168,24 @@ def _check_reading_order(settings: Settings, loop: Loop) -> None:
         )
 
 
-def warn_raw_decode(settings: Settings, data: Settings) -> None:
-    """Report W306 for `decode on` of raw samples; `data` has the settings of their data set."""
-    settings.report(
-        "W306",
-        "`decode on`, and raw samples have nothing to decode",
-        "leave it out",
-        ("decode", "the bytes are used as they are"),
-        data.labels("format", "no encoding", "the format is raw (the default)"),
-    )
+def _check_decoder(settings: Settings, dataset: Dataset, data: Settings, setting: str, hint: str) -> None:
+    """Report E211 for `decode on`, with a `setting`, of what only a library decodes, and W306 if nothing is encoded."""
+    if dataset.format == "raw":
+        settings.report(
+            "W306",
+            "`decode on`, and raw samples have nothing to decode",
+            "leave it out",
+            ("decode", "the bytes are used as they are"),
+            data.labels("format", "no encoding", "the format is raw (the default)"),
+        )
+    if dataset.format == "parquet":
+        settings.report(
+            "E211",
+            f"`decode on` does not work{setting} here: parquet is decoded by its library alone",
+            hint,
+            ("decode", "a decoder must be run on what is read"),
+            data.labels("format", "parts of its files do not say how they are decoded", "found by the files' names"),
+        )
 
 
 def _check_decode(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
@@ -193,16 +202,9 @@ def _check_decode(settings: Settings, loop: Loop, dataset: Dataset, data: Settin
             ("readers", "but each of these takes calls as they come"),
             ("transfer", "one sample may need several calls"),
         )
-    if dataset.format == "raw":
-        warn_raw_decode(settings, data)
-    if dataset.format == "parquet" and access.through == "direct":
-        settings.report(
-            "E211",
-            "`decode on` does not work with `through direct` here: parquet is decoded by its library alone",
-            "use `through library`; or leave `decode` out, to read only",
-            ("decode", "a decoder must be run on what is read"),
-            data.labels("format", "parts of its files do not say how they are decoded", "found by the files' names"),
-        )
+    if access.through == "direct" or dataset.format == "raw":
+        hint = "use `through library`; or leave `decode` out, to read only"
+        _check_decoder(settings, dataset, data, " with `through direct`", hint)
 
 
 def _check_shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> int:
@@ -298,16 +300,6 @@ def check_convert(
             "use `api posix`: each file is written by one rank",
             ("api", "ranks write together"),
         )
-    if not verb.decode:
-        return
-    data = nouns[source.name]
-    if source.format == "parquet":
-        settings.report(
-            "E211",
-            "`decode on` does not work here: parquet is decoded by its library alone",
-            "leave it out, and give its time by `preprocess 1 ms busy`",
-            ("decode", "a decoder must be run on what is read"),
-            data.labels("format", "parts of its files do not say how they are decoded", "found by the files' names"),
-        )
-    if source.format == "raw":
-        warn_raw_decode(settings, data)
+    if verb.decode:
+        hint = "leave it out, and give its time by `preprocess 1 ms busy`"
+        _check_decoder(settings, source, nouns[source.name], "", hint)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
+from functools import partial
 from types import NoneType
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
 from dliosim.language.values.quantities import MAX_SIZE, range_mistake
 from dliosim.model import Distribution, Pace
-from dliosim.units import COUNT, FREQUENCY, RATE, SIZE, TIME, format_bytes, format_seconds
+from dliosim.units import COUNT, FREQUENCY, RATE, SIZE, TIME, Dimension, format_bytes, format_seconds
 
 
 def read_phrase(setting: Declaration, scope: Scope, node: SyntaxNode) -> Any:
@@ -51,32 +52,23 @@ def read_pace(scope: Scope, node: SyntaxNode) -> Pace:
         hint = "write a time, as 300 ms, or a rate, as 2 GB/s"
         label = f"this is {value.dimension}"
         raise mistake("E111", f"a time or a rate is needed, not {value.dimension}", value.span, label, hint=hint)
-    if not 0 < value.amount <= MAX_SIZE:
-        raise range_mistake(value, f"above 0 B/s, at most {MAX_SIZE:.3g} B/s")
-    return Pace(bytes_per_second=float(value.amount))
+    return Pace(bytes_per_second=_read_above(scope, node, RATE))
 
 
-def _read_rate(scope: Scope, node: SyntaxNode) -> float:
-    """Return bytes per second; E111 for another dimension, E113 for a rate out of range."""
-    value = scope.require_dimension(node, RATE)
-    if not 0 < value.amount <= MAX_SIZE:
-        raise range_mistake(value, f"above 0 B/s, at most {MAX_SIZE:.3g} B/s")
-    return float(value.amount)
+#: Each number of a dimension is above the first, at most the second; the third says so.
+_BOUNDS: Final = {
+    RATE: (0, MAX_SIZE, f"above 0 B/s, at most {MAX_SIZE:.3g} B/s"),
+    FREQUENCY: (0, MAX_SIZE, f"above 0 opens/s, at most {MAX_SIZE:.3g} opens/s"),
+    COUNT: (1, 1000, "above 1, at most 1000"),
+}
 
 
-def _read_opens(scope: Scope, node: SyntaxNode) -> float:
-    """Return opens per second; E111 for another dimension, E113 for a number out of range."""
-    value = scope.require_dimension(node, FREQUENCY)
-    if not 0 < value.amount <= MAX_SIZE:
-        raise range_mistake(value, f"above 0 opens/s, at most {MAX_SIZE:.3g} opens/s")
-    return float(value.amount)
-
-
-def _read_number(scope: Scope, node: SyntaxNode) -> float:
-    """Return a number above 1; E111 for another dimension, E113 for one out of range."""
-    value = scope.require_dimension(node, COUNT)
-    if not 1 < value.amount <= 1000:
-        raise range_mistake(value, "above 1, at most 1000")
+def _read_above(scope: Scope, node: SyntaxNode, dimension: Dimension) -> float:
+    """Return a number of a dimension; E111 for another dimension, E113 if it is out of range."""
+    value = scope.require_dimension(node, dimension)
+    low, high, text = _BOUNDS[dimension]
+    if not low < value.amount <= high:
+        raise range_mistake(value, text)
     return float(value.amount)
 
 
@@ -119,9 +111,9 @@ _READ: Final[dict[str, Callable[..., Any]]] = {
     "SIZE": Scope.size,
     "TIME": Scope.seconds,
     "PACE": read_pace,
-    "RATE": _read_rate,
-    "OPENS": _read_opens,
-    "NUMBER": _read_number,
+    "RATE": partial(_read_above, dimension=RATE),
+    "OPENS": partial(_read_above, dimension=FREQUENCY),
+    "NUMBER": partial(_read_above, dimension=COUNT),
     "SIZES": lambda scope, node: scope.quantity(node, SIZE),
     "TIMES": lambda scope, node: scope.quantity(node, TIME),
     "NAME": lambda _, node: node.text,
