@@ -14,6 +14,7 @@ from typing import TypeVar
 from hypothesis import HealthCheck, settings
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 #: True at night (scripts/dev/nightly.sh): matrices are full. By day they have each pair of values once.
 ALL = os.environ.get("DLIOSIM_TESTS") == "all"
@@ -37,7 +38,7 @@ def examples(usual: int) -> int:
     return max(min(usual, _LEAST), usual * settings().max_examples // _USUAL)
 
 
-def in_turn(first: Sequence[T], second: Sequence[object]) -> list[tuple[T, object]]:
+def in_turn(first: Sequence[T], second: Sequence[U]) -> list[tuple[T, U]]:
     """Each value of `first` with the next one of `second`, from its begin again; at night every pair."""
     if ALL:
         return [(one, other) for one in first for other in second]

@@ -19,6 +19,7 @@ from dliosim.language.suggest.lines import find_phrases
 from dliosim.language.suggest.synonyms import Meaning
 from dliosim.language.syntax.declarations import BLOCKS, Declaration, list_settings
 from dliosim.units import UNITS
+from tests.examples import ALL
 
 #: What an option needs on its line, where it does not stand alone.
 WITH = {
@@ -49,13 +50,15 @@ def _key(name: str, arguments: dict[str, object]) -> str:
     return name if name.startswith("-") else str(arguments["metavar"]) if name != "override" else "-o"
 
 
-LINES = [
-    write_line(command, name)
+#: Commands with each of their options: by day each option once.
+OPTIONS = [
+    (name, command)
     for command, described in COMMANDS.items()
     for names, _ in described.options
     for name in names
     if name.startswith("--")
 ]
+LINES = [write_line(command, name) for name, command in (OPTIONS if ALL else dict(OPTIONS).items())]
 
 
 def suggest(words: list[str]) -> list[str]:

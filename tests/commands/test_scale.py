@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import in_turn
+
 ROOT = Path(__file__).parents[2]
 
 #: Runs `dliosim` with each list of arguments in turn, and prints the peak of its memory in bytes. Ends with the first
@@ -116,8 +118,9 @@ def run(*commands: list[str], refusals: tuple[str, ...] = ()) -> subprocess.Comp
 def test_every_shipped_pattern_is_checked_and_forecast_for_65536_ranks() -> None:
     patterns = [str(path) for path in (ROOT / "patterns").glob("*.dlio")]
     assert len(patterns) > 10
-    commands = [[command, path, "--ranks", "65536"] for path in patterns for command in ("plan", "explain")]
-    commands += [["plan", path, "--ranks", "65536", "--csv", "--rank", "0", "--epoch", "2"] for path in patterns]
+    listing = ["--csv", "--rank", "0", "--epoch", "2"]
+    asked = in_turn(patterns, [("plan", []), ("explain", []), ("plan", listing)])
+    commands = [[command, path, "--ranks", "65536", *more] for path, (command, more) in asked]
     # Batches of `inference` are larger than its table; some have no loop or one epoch; no files are written.
     refusals = (
         "`infer` would have zero steps",

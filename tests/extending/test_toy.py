@@ -141,7 +141,9 @@ def test_the_page_says_how_to_test_them(toy: Path, tmp_path: Path) -> None:
         block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "def test_" in block
     ]
     (tmp_path / "test_theirs.py").write_text(program)
-    done = run_ranks(0, "-m", "pytest", "-q", str(tmp_path), env=finding(toy), cwd=tmp_path)
+    # A place of its own: in the usual one pytest first removes what earlier sessions left.
+    place = f"--basetemp={tmp_path}/theirs"
+    done = run_ranks(0, "-m", "pytest", "-q", place, str(tmp_path), env=finding(toy), cwd=tmp_path)
     assert "4 passed" in done.stdout, done.stdout + done.stderr
 
 

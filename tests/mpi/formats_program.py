@@ -131,13 +131,14 @@ def train(way: str, access: Access) -> Loop:
 
 
 def some_ways(described: Dataset, ranks: int, number: int) -> dict[str, Loop]:
-    """The loops for this number of ranks: one half on one, the other on two, and one next to the first on more.
+    """The loops for this number of ranks: a third on one, another on two, and one next to the first on more.
 
-    Many ranks on few cores take long to meet. `number` is that of the case. At night one rank has all.
+    Many ranks on few cores take long to meet. `number` is that of the case: the cases of a format have all ways
+    together. At night one rank has all.
     """
     first, *others = ways(described).items()
     if ranks == 2 or (ranks == 1 and not ALL):
-        others = others[(number + ranks) % 2 :: 2]
+        others = others[(number + ranks) % 3 :: 3]
     elif ranks > 2:
         others = [others[number % len(others)]]
     return dict([first, *others])
