@@ -18,7 +18,7 @@ from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.world import fullest_node
 from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
-from dliosim.model import Loop, StorageModel, Workload
+from dliosim.model import Loop, Restore, Save, StorageModel, Verb, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
 
@@ -86,7 +86,8 @@ class RunCommand(RankCommand):
         """Write and print the results, then the trace."""
         status, place = (0, None) if self.record is None else self.record.report(self.phases)
         if self.recording is not None:
-            line = self.recording.write(place, _describe_run(self.setup, self.session.workload))
+            modelled = "" if self.storage is None else self.storage.name
+            line = self.recording.write(place, _describe_run(self.setup, self.session.workload, modelled))
             if line and self.record is not None and not _print_line(line, self.setup.parsed.json):
                 status = ExecutionError.exit_code
         return self.setup.world.broadcast_object(status)
@@ -101,11 +102,11 @@ class RunCommand(RankCommand):
         """Raise UsageError for --verify of existing files, whose bytes are not known, and for --trace of no rank."""
         ranks, cut, nodes = self.setup.world.size, self.setup.parsed.trace, self.setup.world.nodes
         if self.storage is not None and nodes > 1:
-            text = f"--storage: {count(nodes, 'node')} share no memory, in which ranks wait for each other's reads"
+            text = f"--storage: {count(nodes, 'node')} share no memory, in which ranks wait for each other's calls"
             raise UsageError(f"{text}{HELP}run all ranks on one node")
-        loops = [verb for verb, _ in flatten_verbs(self.workload.verbs) if isinstance(verb, Loop)]
-        if self.storage is not None and not any(loop.dataset for loop in loops):
-            text = f"--storage: no loop of {self.workload.name} reads, and only the reads of loops are modelled"
+        verbs = [verb for verb, _ in flatten_verbs(self.workload.verbs)]
+        if self.storage is not None and not any(map(_uses_storage, verbs)):
+            text = f"--storage: {self.workload.name} neither reads in a loop nor saves nor restores"
             raise UsageError(f"{text}{HELP}`dliosim patterns` lists those that train")
         if cut is not None and not cut.count_ranks(ranks):
             text = f"--trace: none of its ranks is in this job, which has {count(ranks, 'rank')}"
@@ -114,6 +115,11 @@ class RunCommand(RankCommand):
         if self.setup.parsed.verify and given:
             text = f"--verify: {given}: existing files cannot be verified, since their right bytes are not known"
             raise UsageError(f"{text}; `decode on` runs the checks that their format has")
+
+
+def _uses_storage(verb: Verb) -> bool:
+    """Return whether a verb waits for a described storage."""
+    return isinstance(verb, Save | Restore) or (isinstance(verb, Loop) and bool(verb.dataset or verb.checkpoints))
 
 
 def _print_line(line: str, as_json: bool) -> bool:
@@ -129,12 +135,13 @@ def _print_line(line: str, as_json: bool) -> bool:
     return True
 
 
-def _describe_run(setup: Setup, workload: Workload) -> dict[str, str]:
+def _describe_run(setup: Setup, workload: Workload, modelled: str) -> dict[str, str]:
     """Return what the trace says of the run."""
     loops = [verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Loop)]
     return {
         "command": shlex.join([setup.program, *setup.arguments]),
         "started": setup.started.isoformat(timespec="seconds"),
+        "modelled": modelled,
         "settings": json.dumps({loop.name: _list_settings(loop) for loop in loops}),
     }
 

@@ -101,10 +101,10 @@ class StorageModel:
         """Return the number of servers that have a part of a file of `size` bytes."""
         return 1 if self.stripe is None else max(min(math.ceil(size / self.stripe.size), self.stripe.targets), 1)
 
-    def server_seconds(self, call: float) -> float:
-        """Return the time that the server with most bytes of a call needs for them."""
+    def server_seconds(self, call: float, rate: float | None = None) -> float:
+        """Return the time that the server with most bytes of a call needs for them; None: at which servers read."""
         stripe = self.stripe.size if self.stripe is not None else math.inf
-        return max(min(call, stripe), call / self.file_servers) / self.servers.rate
+        return max(min(call, stripe), call / self.file_servers) / (rate or self.servers.rate)
 
 
 #: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.

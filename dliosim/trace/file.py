@@ -204,8 +204,9 @@ def _read(path: Path, file: Any) -> Trace:
     )
     end = int(events.end.max(initial=0))
     notes = (f"{totals['unseen']:_} calls of the run are not in the trace: {UNSEEN}",) if totals["unseen"] else ()
-    command, settings = (str(file.attrs.get(name, "")) for name in ("command", "settings"))
-    return Trace("dliosim", str(path), events, end, {}, lost, notes, command, _read_settings(settings))
+    command, settings, modelled = (str(file.attrs.get(name, "")) for name in ("command", "settings", "modelled"))
+    about = (f"no file was read or written: calls waited as storage {modelled} says",) if modelled else ()
+    return Trace("dliosim", str(path), events, end, {}, lost, notes + about, command, _read_settings(settings))
 
 
 def _read_settings(text: str) -> dict[str, dict[str, str]]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from dliosim.cli import main
+from tests.examples import in_turn
 from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, TRAIN, Place, only_error, phases
 
 STORAGE = """dlio 1
@@ -80,9 +83,75 @@ def test_what_is_not_modelled_ends_all_ranks_with_the_setting_that_is(tmp_path: 
     assert "-D train.api=posix" in done.stderr
 
 
-def test_a_pattern_without_reads_is_refused_as_nothing_would_be_measured(tmp_path: Path) -> None:
+WRITES = {"slow.writes": "1 MB/s"}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "writers"),
+    in_turn([3, 5, 2, 1], ["into file per rank", "one per 2 ranks", "all ranks into shared file"]),
+)
+def test_saves_and_restores_do_the_calls_of_real_ones_and_wait_for_the_server(
+    ranks: int, writers: str, tmp_path: Path
+) -> None:
     place = Place(tmp_path)
-    place.write(CHECKPOINT, SAVE)
-    assert "no loop of tiny reads" in only_error(place.run(2, *describe(tmp_path)), 2)
+    place.write(CHECKPOINT.replace("path ", f"writers  {writers}\n    path "), SAVE, "restore c\n")
+    modelled = place.results(ranks, *describe(tmp_path), define=WRITES)
+    assert not place.data.exists()
+    measured = place.results(ranks)
+    for kind, rate in ("save", 1e6), ("restore", 2e6):
+        (one,), (other,) = phases(modelled, kind), phases(measured, kind)
+        for figure in ("bytes", "calls", "files"):
+            assert one["files"][figure] == other["files"][figure], (kind, figure)
+        assert one["seconds"] >= 0.99 * other["files"]["bytes"] / rate  # of the rank that began last
+        assert one["root"] == "storage slow"
+
+
+def test_a_flush_leaves_the_steps_less_of_the_storage_and_its_ranks_free(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, CHECKPOINT.replace("path ", "async on\n    path "), TRAIN.replace("epochs   2", "epochs   4"))
+    without = phases(place.results(2, *describe(tmp_path)), "train")[0]["epochs"]
+    loop = {"train.checkpoint": "c every 1 epoch"}
+    results = place.results(2, *describe(tmp_path), define=WRITES | loop)
+    for saved in phases(results, "save"):
+        assert saved["seconds"] >= 0.99 * saved["files"]["bytes"] / 1e6
+        assert saved["files"]["stall_seconds"]["max"] < saved["seconds"] / 2
+    during = phases(results, "train")[0]["epochs"]
+    assert sum(epoch["seconds"] for epoch in during[1:]) > 1.2 * sum(epoch["seconds"] for epoch in without[1:])
+
+
+def test_a_trace_has_the_calls_that_waited_and_says_that_no_file_was_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, CHECKPOINT, SAVE, TRAIN)
+    results = place.results(2, *describe(tmp_path), "--trace")
+    assert main(["analyze", str(place.output), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    written = sum(phase["files"]["bytes"] for phase in phases(results, "save"))
+    read = sum(epoch["bytes"] for phase in phases(results, "train") for epoch in phase["epochs"])
+    assert (found["access"]["write"]["bytes"], found["access"]["read"]["bytes"]) == (written, read)
+    assert found["job"]["notes"] == ["no file was read or written: calls waited as storage slow says"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("partner 1 rank", "copies of partners are not modelled"),
+        ("drain to local", "draining to another storage is not modelled"),
+        ("metadata on", "the file of all plans is not modelled"),
+    ],
+)
+def test_parts_of_saves_that_are_not_modelled_are_refused(setting: str, reason: str, tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(CHECKPOINT.replace("path ", f"{setting}\n    path "), SAVE)
+    roots = ["--root", f"local={tmp_path}"] if "local" in setting else []
+    done = place.run(2, *describe(tmp_path), *roots)
+    assert reason in only_error(done, 2)
+
+
+def test_a_pattern_that_neither_reads_nor_saves_is_refused(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE)
+    assert "neither reads in a loop nor saves nor restores" in only_error(place.run(2, *describe(tmp_path)), 2)
     missing = place.run(2, "--storage", str(tmp_path / "none.dlio"))
     assert "there is no such file" in only_error(missing, 2)

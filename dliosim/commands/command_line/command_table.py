@@ -170,7 +170,7 @@ def _list_given(parsed: SimpleNamespace, *names: str) -> list[str]:
 
 
 def _find_run_contradiction(parsed: SimpleNamespace) -> str:
-    if parsed.storage is not None and (others := _list_given(parsed, "null", "verify", "trace", "mtbf")):
+    if parsed.storage is not None and (others := _list_given(parsed, "null", "verify", "mtbf")):
         return f"--storage and {others[0]}: a run on a described storage reads no file"
     if parsed.null and (others := _list_given(parsed, "verify", "with_null")):
         done = "check" if parsed.verify else "compare with"
@@ -246,7 +246,7 @@ COMMANDS: Final = {
             *_VALUES,
             _output("results"),
             _flag("--null", "no I/O at all: measures the tool itself"),
-            _option("--storage FILE", "no I/O: reads wait as on the storage that FILE describes (docs/answer.md)"),
+            _option("--storage FILE", "no I/O: calls wait as on the storage that FILE describes (docs/answer.md)"),
             _flag("--with-null", "run every loop again without I/O: gives the slowdown"),
             _flag("--verify", "check every byte read, not only the ends of each sample"),
             _flag(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import takewhile
 from time import perf_counter_ns
 from types import TracebackType
@@ -44,9 +45,11 @@ class CheckpointSession:
         self._drains: deque[CheckpointSave] = deque()
         self._drained = 0
         self._workers: dict[str, Worker] = {}
-        some = {} if session.options.null else {one.name: one for one in checkpoints}
+        some = {} if session.reads_nothing else {one.name: one for one in checkpoints}
         world, planned = session.world, [_plan_files(session.world, one) for one in some.values()]
         staged = [(files, how) for files in planned if (how := files.checkpoint.background) is not None]
+        if session.modelled is not None:  # no state is made, so none is copied
+            staged = [(files, replace(how, simulated=True)) for files, how in staged]
         if staged:
             require_threads("`async on`")
             self._staging = world.run_on_all(
@@ -79,7 +82,7 @@ class CheckpointSession:
         """
         session = self._session
         save = CheckpointSave(state_files(checkpoint, checkpoint.split(session.world.size)))
-        if session.options.null:
+        if session.reads_nothing:
             return save
         if checkpoint.background is not None:
             self._save_async(save, checkpoint.background.in_flight)
@@ -231,7 +234,8 @@ def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
     dropped = striping_hint_note(checkpoint.access, checkpoint.stripe, save.record.hints)
     part = checkpoint.describe_part(checkpoint.split(session.world.size))
     smaller = part and f"only {part} was saved: its time is not that of a whole save"
-    notes = tuple(filter(None, (unlocked, smaller, *save.notes, dropped)))
+    nothing = "nothing was written (--storage)" if session.modelled is not None else ""
+    notes = tuple(filter(None, (nothing, unlocked, smaller, *save.notes, dropped)))
     if checkpoint.background is not None and checkpoint.background.staging is not None:
         slow = np.array([save.late_ns, save.record.stage_ns], np.int64)
         late, took = (int(most) for most in session.world.allreduce(slow, "max"))

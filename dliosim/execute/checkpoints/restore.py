@@ -57,11 +57,18 @@ def restore(
     proves that it is damaged.
     """
     world = session.world
-    if session.options.null:
+    if session.reads_nothing:
         return VerbRecord(), ()
     written = verb.written_by or checkpoint.split(world.size)
     files = state_files(checkpoint, written)
     holder = verb.parallel or checkpoint.split(world.size)
+    if session.modelled is not None:
+        from dliosim.execute.checkpoints.modelled_state import read_modelled  # most runs need none of it
+
+        with _plan_passes(session, files, holder, verb) as passes:
+            record = read_modelled(session, files, passes, session.modelled)
+        record.root = session.place_name(checkpoint.root, session.save_directory(checkpoint, written))
+        return record, ("nothing was read (--storage)",)
     newest = CheckpointSearch(session, checkpoint, written, number) if world.rank == 0 else None
     while True:
         found = world.run_on_rank_0(f"find checkpoint `{checkpoint.name}`", lambda: _hold_newest(session, newest))

@@ -101,6 +101,10 @@ def begin_save(session: Session, save: CheckpointSave, failed: DliosimError | No
     """
     files, checkpoint = save.files, save.files.checkpoint
     base = session.save_directory(checkpoint, files.split)
+    if session.modelled is not None:
+        save.number = session.modelled.number_save(checkpoint.name)
+        save.directory = base / f"{save.number:06d}"
+        return
 
     def make_directory() -> tuple[int, Path, list[str]]:
         if failed is not None:
@@ -132,6 +136,12 @@ def write_checkpoint(session: Session, save: CheckpointSave, made: Callable[[], 
     rank waits for others to have written: it counts from then on until the checkpoint is complete.
     """
     world, files, record = session.world, save.files, save.record
+    if session.modelled is not None:
+        from dliosim.execute.checkpoints.modelled_state import write_modelled  # most runs need none of it
+
+        write_modelled(session, files, save.directory, session.modelled, record)
+        world.barrier()
+        return
     checkpoint = files.checkpoint
     error: DliosimError | None = None
     runs: list[Run] = []
@@ -197,7 +207,7 @@ def delete_old(session: Session, save: CheckpointSave, base: Path, what: str = "
     Raises DliosimError on every rank.
     """
     checkpoint, keep = save.files.checkpoint, save.files.checkpoint.keep
-    if keep is None:
+    if keep is None or session.modelled is not None:
         return 0
     begun = perf_counter_ns()
     doing = f"delete old {what} `{checkpoint.name}`"

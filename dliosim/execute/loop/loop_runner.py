@@ -262,8 +262,6 @@ class LoopRunner:
         epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
         data = self._data
         root = self._session.place_name(data.dataset.root, data.path(0)) if data else None
-        if data is not None and self._session.modelled is not None:
-            root = f"storage {self._session.modelled.model.name}"
         return RunningLoop(
             partial(_interim_summary, loop, root, self._session.reads_nothing, self._resident, self._epochs), epochs
         )

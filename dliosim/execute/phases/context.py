@@ -113,7 +113,7 @@ class Session:
     shortage: Callable[[int, str, str, str], DliosimError] = lambda number, message, why, cure: ExecutionError(
         f"{message} ({why}){HELP}{cure}", "R402"
     )
-    #: the described storage on which loops wait for their reads, in a run without files
+    #: the described storage on which calls wait, in a run without files
     modelled: ModelledStorage | None = None
     #: the phases so far
     finished: PhaseLog = field(default_factory=lambda: PhaseLog())
@@ -155,7 +155,9 @@ class Session:
         return directory if mount == find_mount(directory).mount_point else Path(mount)
 
     def place_name(self, root: str, folder: Path) -> str:
-        """Return the name of the place of a folder or file: its root, or `ROOT at DIR` for a mount below it."""
+        """Return the place of a folder or file: its root, `ROOT at DIR` for a mount, or a described storage."""
+        if self.modelled is not None:
+            return f"storage {self.modelled.model.name}"
         place = self.place_directory(root, folder)
         return root if place == self.roots[root] else f"{root} at {place}"
 

@@ -55,6 +55,10 @@ def require_all(sessions: Sequence[Session], at_once: bool = True) -> None:
         world.run_on_rank_0("look for room", partial(_require_room, together))
     for session in sessions:
         require_memory_at_once(session)
+        if session.modelled is not None:
+            from dliosim.execute.checkpoints.modelled_state import require_modelled_states  # most runs need none of it
+
+            require_modelled_states(session, session.modelled.model)
 
 
 def _require_room(sessions: Sequence[Session]) -> None:

@@ -77,7 +77,7 @@ def _machine_warnings(run: RunSummary) -> Iterator[str]:
         if any(aggregate.core_wait_share(loop.epochs) is None for loop in run.loops):
             turns = "all times include waiting for a core, which this kernel does not count"
             yield f"{crowd}: {_DOUBTFUL}, and {turns}"
-        elif (run.saves or run.restores) and not run.modelled:
+        elif run.saves or run.restores:
             yield f"{crowd}: saves and restores include waits for a core, which are only counted for loops"
     said = {answer.loop for answer in run.answers if answer.source == "memory"}
     read = {loop.root for loop in run.loops if loop.name in said}
@@ -115,7 +115,7 @@ def _option_warnings(run: RunSummary) -> Iterator[str]:
     if run.null and not run.answers:
         yield "nothing was read or written (--null): the times are the tool's own, and say nothing about storage"
     if run.modelled:
-        yield "only the reads of loops are modelled: nothing was prepared, saved, restored or decoded (--storage)"
+        yield "reads, saves and restores waited as the storage says; nothing was prepared or decoded (--storage)"
     if run.verify:
         yield (
             "steps also checked what they read (--verify), which counts as tool time: do not quote utilization "

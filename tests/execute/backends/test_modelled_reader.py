@@ -13,15 +13,20 @@ from mpi4py import MPI
 
 from dliosim.errors import PlanError
 from dliosim.execute.backends.contract import Files
-from dliosim.execute.backends.modelled_reader import ModelledReader, ModelledStorage, require_modelled
+from dliosim.execute.backends.modelled_reader import ModelledCalls, ModelledReader, ModelledStorage, require_modelled
+from dliosim.measure.rank.meter import Meter
 from dliosim.model import Access, Dataset, Layout, Loop, Servers, StorageModel, Stripe, constant
 from dliosim.plan.samples.io_requests import Extents, plan_calls
 
 FILES = Files(Path("nowhere"), str, lambda file: 1 << 20, False, MPI.COMM_SELF)
 
 
+#: Bytes per second of a server.
+RATE = 1e9
+
+
 def describe(**settings: object) -> StorageModel:
-    return StorageModel(**{"name": "s", "servers": Servers(4, 1e9), **settings})  # type: ignore[arg-type]
+    return StorageModel(**{"name": "s", "servers": Servers(4, RATE), **settings})  # type: ignore[arg-type]
 
 
 def make_storage(**settings: object) -> ModelledStorage:
@@ -51,15 +56,15 @@ def read_latencies(storage: ModelledStorage, access: Access, files: list[int], l
 
 def test_reads_of_one_server_wait_for_each_other_and_others_do_not() -> None:
     storage = make_storage()
-    assert storage.serve_read(0, 0, 0, 1000) == 1000
-    assert storage.serve_read(0, 4, 0, 1000) == 2000
-    assert storage.serve_read(0, 1, 0, 1000) == 1000
-    assert storage.serve_read(5000, 0, 0, 1000) == 6000
+    assert storage.serve_call(0, 0, 0, 1000, RATE) == 1000
+    assert storage.serve_call(0, 4, 0, 1000, RATE) == 2000
+    assert storage.serve_call(0, 1, 0, 1000, RATE) == 1000
+    assert storage.serve_call(5000, 0, 0, 1000, RATE) == 6000
 
 
 def test_all_reads_of_a_node_wait_for_its_client() -> None:
     storage = make_storage(client=0.5e9)
-    assert [storage.serve_read(0, file, 0, 1000) for file in range(3)] == [2000, 4000, 6000]
+    assert [storage.serve_call(0, file, 0, 1000, RATE) for file in range(3)] == [2000, 4000, 6000]
 
 
 def test_opens_wait_for_the_metadata_alone() -> None:
@@ -70,9 +75,9 @@ def test_opens_wait_for_the_metadata_alone() -> None:
 
 def test_a_striped_file_is_read_from_its_servers_at_once() -> None:
     storage = make_storage(stripe=Stripe(100, 2))
-    assert storage.serve_read(0, 0, 0, 1000) == 500  # on servers 0 and 1
-    assert storage.serve_read(0, 2, 0, 1000) == 500  # on servers 2 and 3
-    assert storage.serve_read(0, 4, 0, 100) == 600  # on server 0 alone
+    assert storage.serve_call(0, 0, 0, 1000, RATE) == 500  # on servers 0 and 1
+    assert storage.serve_call(0, 2, 0, 1000, RATE) == 500  # on servers 2 and 3
+    assert storage.serve_call(0, 4, 0, 100, RATE) == 600  # on server 0 alone
 
 
 @given(
@@ -108,11 +113,11 @@ def test_a_file_is_opened_before_its_first_read_or_before_each() -> None:
 
 def test_latencies_with_a_tail_have_its_least_value_and_its_median() -> None:
     storage = make_storage(latency=20e-6, tail=2.0)
-    drawn = np.array(ModelledReader(Access(), FILES, storage, 0)._draw_latencies(20_001))
+    drawn = np.array(ModelledCalls(storage, 0, RATE, Meter())._draw_latencies(20_001))
     assert drawn.min() >= 20_000
     assert np.median(drawn) == pytest.approx(20_000 * 2**0.5, rel=0.02)
-    for rank in (0, 1):  # another reader of the same rank, too: a loop that runs again is not the same again
-        others = ModelledReader(Access(), FILES, storage, rank)._draw_latencies(20_001)
+    for rank in (0, 1):  # another thread of the same rank, too: a loop that runs again is not the same again
+        others = ModelledCalls(storage, rank, RATE, Meter())._draw_latencies(20_001)
         assert (drawn != others).mean() > 0.9
 
 
@@ -147,7 +152,7 @@ def test_calls_on_very_many_servers_and_wide_ones_in_time() -> None:
 def test_times_beyond_all_clocks_end_no_rank() -> None:
     """Readers that hold the lock of the queues must let it go, whatever the numbers are."""
     storage = make_storage(servers=Servers(1, 1e-3))
-    assert storage.serve_read(0, 0, 0, 1 << 62) == 1 << 62
-    assert storage.serve_read(0, 0, 0, 1 << 62) == 1 << 62
-    reader = ModelledReader(Access(), FILES, make_storage(latency=1.0, tail=1.0001), 0)
-    assert min(reader._draw_latencies(10_000)) >= 1_000_000_000
+    for _ in range(2):
+        assert storage.serve_call(0, 0, 0, 1 << 62, 1e-3) == 1 << 62
+    calls = ModelledCalls(make_storage(latency=1.0, tail=1.0001), 0, RATE, Meter())
+    assert min(calls._draw_latencies(10_000)) >= 1_000_000_000
