@@ -336,3 +336,48 @@ def test_calls_far_from_those_that_were_measured_are_said(
     (tmp_path / "here.dlio").write_text(SLOW.replace("latency", f"measured {sizes}\n latency"))
     assert main(["predict", "cosmoflow", "--ranks", "4", "--storage", str(tmp_path / "here.dlio")]) == 0
     assert ("BEYOND   calls of 2.8 MB: slow was measured" in capsys.readouterr().out) is is_said
+
+
+FLUSHED = """dlio 1
+workload flushed "a loop that saves every second"
+param background = on
+dataset d {
+    samples  1_000_000
+    size     100 kB
+    path     "d"
+}
+checkpoint c {
+    part     state 400 MB total
+    transfer 4 MiB
+    async    $background
+    path     "c"
+}
+train t {
+    read     d
+    shuffle  samples globally each epoch
+    compute  10 ms
+    steps    400
+    checkpoint c every 100 steps
+}
+restore c
+"""
+
+
+def test_a_save_in_the_background_slows_reads_and_they_slow_it(
+    slow: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "flushed.dlio").write_text(FLUSHED)
+    command = ["predict", str(tmp_path / "flushed.dlio"), "--ranks", "4", "--storage", slow, "--json"]
+    command += ["-D", "slow.servers=4 of 100 MB/s"]
+    found = []
+    for background in "on", "off":
+        assert main([*command, "-D", f"background={background}"]) == 0
+        (one,) = json.loads(capsys.readouterr().out)["predicted"]
+        found.append(one)
+    flushed, blocking = found
+    # A call of the save holds a server for 42 ms, of a second and more of each 100 steps.
+    assert flushed["limited_by"] == "saves" and blocking["limited_by"] != "saves"
+    assert flushed["step_seconds"] > 1.3 * blocking["step_seconds"]
+    (save, restore), (alone, other) = flushed["saves"], blocking["saves"]
+    assert alone["seconds"] < save["seconds"] < 1.3 * alone["seconds"]
+    assert restore == other

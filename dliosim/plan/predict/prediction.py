@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from dliosim.errors import HELP, UsageError
@@ -13,6 +13,7 @@ from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.forecast_types import Forecast
+from dliosim.plan.predict.flushes import BatchCalls, Flush, list_flushes, share_behind
 from dliosim.plan.predict.queues import mean_latency
 from dliosim.plan.predict.saves import SavePrediction, predict_saves
 from dliosim.plan.predict.virtual_epoch import (
@@ -20,8 +21,10 @@ from dliosim.plan.predict.virtual_epoch import (
     StepDemand,
     call_seconds,
     mean_file_size,
+    requests_at_once,
     run_epoch,
     wait_of_batch,
+    wait_of_call,
 )
 
 #: Predictions of the same epoch with other draws of sizes, servers, latencies and compute.
@@ -41,8 +44,8 @@ _BUSY: Final = 0.98
 _MOST_OF_LOSS: Final = 0.5
 
 #: What may limit a loop; `latency` is a rank's own chain of requests, `step` its own time for a step.
-Limit: TypeAlias = Literal["compute", "step", "servers", "clients", "opens", "latency"]
-_READS: Final[tuple[Limit, ...]] = ("servers", "clients", "opens", "latency")
+Limit: TypeAlias = Literal["compute", "step", "servers", "clients", "opens", "latency", "saves"]
+_READS: Final[tuple[Limit, ...]] = ("servers", "clients", "opens", "latency", "saves")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +96,24 @@ def predict_loop(
     size = epoch.bytes.total * (epoch.amplification or 1.0) / shares
     opens, calls = epoch.opens.total / shares, epoch.calls.total / shares
     dataset = workload.dataset(loop.dataset)
-    storage = storage.select_servers(dataset.layout.files, mean_file_size(dataset))
+    whole, storage = storage, storage.select_servers(dataset.layout.files, mean_file_size(dataset))
     demand = StepDemand(size, calls + opens, opens, max(calls, 1.0), loop.batch, dataset.size)
+    # Reads slow a save in the background, and it slows them.
+    batch = BatchCalls(
+        demand.calls / (loop.access.readers if loop.access.by == "sample" else 1),
+        mean_latency(storage) + storage.call_time + call_seconds(demand, storage),
+        not loop.access.readers,
+        wait_of_call(loop, demand, job, storage, others=1).nonnegative_mean(),
+    )
+    flushes = list_flushes(workload, loop, planned, whole, node_ranks, batch)
+    slowed = {each.cadence.checkpoint: each.seconds for each in flushes}
+    saves = tuple(
+        replace(one, seconds=slowed.get(one.checkpoint, one.seconds)) if one.in_background else one for one in saves
+    )
 
     def run(one: StorageModel | None, draw: int) -> EpochTimes:
-        return run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw, node_ranks)
+        writes = flushes if one is not None else ()
+        return run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw, node_ranks, writes)
 
     times = [run(storage, draw) for draw in range(DRAWS)]
     # Without a storage only compute may be drawn.
@@ -108,6 +124,7 @@ def predict_loop(
     reached = [min(without / time, 1.0) for without, time in zip(least, taken, strict=True)]
     step, ideal_step = (statistics.fmean(each) / max(steps - 1, 1) for each in (taken, least))
     alone = _seconds_alone(loop, demand, storage, job, node_ranks, ideal_step)
+    alone["saves"] = sum(_flush_seconds(each, loop, demand.call, step, storage) for each in flushes)
     mean = statistics.fmean(reached)
     return Prediction(
         loop,
@@ -152,10 +169,11 @@ def _seconds_alone(
     }
 
 
-def requests_at_once(loop: Loop) -> int:
-    """Return the number of readers of a rank that can be reading: no more than batches that may be ahead."""
-    access, readers = loop.access, max(loop.access.readers, 1)
-    return readers if access.by == "sample" else min(readers, max(access.prefetch, 1))
+def _flush_seconds(flush: Flush, loop: Loop, call: float, step: float, storage: StorageModel) -> float:
+    """Return the seconds for which the calls of a step wait for a save in the background, mean over all steps."""
+    share = share_behind(flush, storage, None, storage.servers.number, storage.count_servers(call))
+    wait = max(flush.on_server.nonnegative_mean() * float(share[0]), flush.on_client.nonnegative_mean())
+    return flush.share_of_time(step) * wait / (1 if loop.access.by == "sample" else requests_at_once(loop))
 
 
 def _refuse_unmodelled(loop: Loop) -> None:

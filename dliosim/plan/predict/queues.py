@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -70,7 +71,7 @@ def sum_latencies(storage: StorageModel, requests: float, uniform: Floats) -> Fl
     return (longest + (drawn - 1.0) * shorter) * min(requests, 1.0)
 
 
-def wait_of_calls(service: float, think: Callable[[float], float], customers: int, servers: int) -> Distribution:
+def wait_of_calls(service: float, think: Callable[[float], float], customers: float, servers: int) -> Distribution:
     """Return the wait of a call in the queue of its server, in s, if customers call one after the other.
 
     Each call takes `service` seconds on one of some equal servers; `think` is the time from a call's end to the next
@@ -91,6 +92,40 @@ def wait_of_calls(service: float, think: Callable[[float], float], customers: in
     mean = whole - service
     most = service * math.sqrt(others * present * (1 - present) + 1 / 12)  # and a call that is served is anywhere
     return Distribution("gamma", (mean, min(mean * math.sqrt(1 + 4 * (1 - load) / (3 * load)), most)))
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The calls of others on a server, as a read finds them; seconds."""
+
+    mean: float  #: mean wait of a read that comes at any time
+    spread: float  #: standard deviation of that wait
+    back_to_back: float  #: wait of a read that comes as soon as the last one of its reader was served
+
+    def wait_of_batch(self, calls: float, between: float, has_pause: bool) -> Distribution:
+        """Return the wait of the calls of a batch, one after the other; s.
+
+        Each comes `between` seconds after the last one was served, the first at any time if the reader `has_pause`.
+        """
+        if not self.mean:
+            return constant(0.0)
+        first = min(calls, 1.0) if has_pause else 0.0
+        mean = first * self.mean + (calls - first) * max(self.back_to_back - between, self.mean)
+        return Distribution("gamma", (mean, self.spread * math.sqrt(calls)))
+
+
+def find_backlog(service: float, pause: float, callers: float) -> Backlog:
+    """Return the backlog of some callers, a mean, on a server.
+
+    They call one after the other, each call for `service` seconds and `pause` after the last one's end. A read that
+    comes at any time waits for half of the call that is served and for all that wait, as in `wait_of_calls`. A read
+    that follows one that was served comes soon after the next call of each of them, and waits for all of these.
+    """
+    whole = service + wait_of_calls(service, lambda _: pause, callers, 1).nonnegative_mean()
+    mean = service * callers * (whole - service / 2) / (whole + pause) if service else 0.0
+    # Most reads find one call or none: then the mean square is that of a part of a call, drawn evenly.
+    spread = math.sqrt(max(mean * service * 2 / 3 - mean * mean, service * service / 12))
+    return Backlog(mean, spread, min(callers, 1.0) * (service * max(callers, 1.0) + pause))
 
 
 def draw_step_times(storage: StorageModel, stream: int, counter: Ints) -> Floats:

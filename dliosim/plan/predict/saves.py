@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from dliosim.model.checkpoint import Checkpoint
 from dliosim.model.storage import StorageModel
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.forecast_types import Forecast, PhaseForecast
@@ -41,9 +42,7 @@ def predict_saves(
         if phase.verb not in ("save", "restore") or not phase.bytes.total:
             continue
         checkpoint = workload.checkpoint(phase.name)
-        # Each rank opens a shared file, which is one on the servers.
-        files = 1 if checkpoint.writers.kind == "shared file" else max(round(phase.opens.total), 1)
-        alone = _seconds_alone(phase, files, storage, node_ranks)
+        alone = seconds_of_parts(phase, count_saved_files(checkpoint, phase), storage, node_ranks)
         limit = max(alone, key=lambda part: alone[part])
         yield SavePrediction(
             phase.name,
@@ -57,22 +56,26 @@ def predict_saves(
         )
 
 
-def _seconds_alone(phase: PhaseForecast, files: int, storage: StorageModel, node_ranks: int) -> dict[SaveLimit, float]:
+def count_saved_files(checkpoint: Checkpoint, phase: PhaseForecast) -> int:
+    """Return the files of a save on the servers: each rank opens a shared file, which is one."""
+    return 1 if checkpoint.writers.kind == "shared file" else max(round(phase.opens.total), 1)
+
+
+def seconds_of_parts(
+    phase: PhaseForecast, files: int, storage: StorageModel, node_ranks: int
+) -> dict[SaveLimit, float]:
     """Return the seconds that each part of a storage would take for some files if the others took none."""
     total, most = phase.bytes.total, phase.bytes.maximum
     rate = storage.write_rate if phase.verb == "save" else storage.servers.rate
     width, number = storage.count_servers(total / files), storage.servers.number
     # Files begin round robin, so some servers may have a file more than others.
     fullest = -(-files * width // number) / (files * width)
-    calls = phase.calls.maximum + phase.opens.maximum
+    latency, calls = mean_latency(storage) + storage.call_time, max(phase.calls.maximum, 1.0)
+    alone = min(storage.client or math.inf, storage.stream or math.inf)
     return {
         "servers": total * max(fullest, 1 / number) / rate,
         "client": min(most * node_ranks, total) / (storage.client or math.inf),
         "opens": phase.opens.total / (storage.metadata or math.inf),
-        "rank": calls * (mean_latency(storage) + storage.call_time) + most / _rate_alone(storage, rate),
+        "rank": (calls + phase.opens.maximum) * latency
+        + max(calls * storage.server_seconds(most / calls, rate), most / alone),
     }
-
-
-def _rate_alone(storage: StorageModel, rate: float) -> float:
-    """Return the rate of a rank that waits for each call."""
-    return min(rate * storage.file_servers, storage.client or math.inf, storage.stream or math.inf)

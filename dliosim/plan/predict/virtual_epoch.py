@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from dliosim.model.distributions import Distribution, constant
 from dliosim.model.job import Job
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
+from dliosim.plan.predict.flushes import Flush, FlushQueue, share_behind
 from dliosim.plan.predict.queues import (
     Floats,
     Ints,
@@ -69,11 +70,12 @@ def run_epoch(
     storage: StorageModel | None,
     seed: int,
     node_ranks: int,
+    flushes: Sequence[Flush] = (),
 ) -> EpochTimes:
     """Return the times of an epoch of `steps` steps on nodes of `node_ranks`; without a storage, reads take no time.
 
     Batches are asked for as `execute.batches.prefetch` does: the one of step s + N when that of step s is there, by the
-    reader that is free first.
+    reader that is free first. What is asked for while a save of `flushes` is written waits for its calls, too.
     """
     rank = np.arange(job.ranks)
     read = _make_reads(loop, dataset, demand, job, storage, seed, node_ranks)
@@ -85,10 +87,11 @@ def run_epoch(
     ended, first = np.zeros(job.ranks), 0.0
     every = loop.sync.every if loop.sync.kind != "off" else 0
     compute, own = key(seed, "compute"), key(seed, "step")
+    saving = FlushQueue(flushes)
     for step in range(steps):
         lane = np.full(job.ranks, step % lanes) if access.by == "batch in turn" else free.argmin(axis=0)
         begun = np.maximum(started.popleft() if ahead else ended, free[lane, rank])
-        done = free[lane, rank] = read(step, begun) + processing
+        done = free[lane, rank] = read(step, begun, saving) + processing
         ended = np.maximum(ended, done)
         if ahead:
             started.append(ended)
@@ -98,6 +101,7 @@ def run_epoch(
             ended += draw_step_times(storage, own, counter)
         if every and (step + 1) % every == 0:
             ended = np.full(job.ranks, ended.max())
+        saving.begin_due(step + 1, float(ended.max()))
         if step == 0:
             first = float(ended.max())
     return EpochTimes(first, float(ended.max()) - first)
@@ -105,10 +109,13 @@ def run_epoch(
 
 def _make_reads(
     loop: Loop, dataset: Dataset, demand: StepDemand, job: Job, storage: StorageModel | None, seed: int, node_ranks: int
-) -> Callable[[int, Floats], Floats]:
-    """Return the function of a step and the times at which ranks ask for its batch, to those at which they have it."""
+) -> Callable[[int, Floats, FlushQueue], Floats]:
+    """Return the function of a step and the times at which ranks ask for its batch, to those at which they have it.
+
+    Its last argument is the saves that are written meanwhile.
+    """
     if storage is None:
-        return lambda step, begun: begun
+        return lambda step, begun, saving: begun
     rank = np.arange(job.ranks)
     node = rank // node_ranks
     queues = StorageQueues(storage, int(node[-1]) + 1)
@@ -119,10 +126,10 @@ def _make_reads(
     called = requests * storage.call_time
     alone = call_seconds(demand, storage) * demand.calls / together / max(demand.size, 1.0)  # seconds for each byte
     wait = wait_of_batch(loop, demand, job, storage)
-    sizes, latencies, waits = (key(seed, purpose) for purpose in ("size", "latency", "wait"))
+    sizes, latencies, waits, behind = (key(seed, purpose) for purpose in ("size", "latency", "wait", "save"))
     find_file = _make_file_draws(loop, dataset, job, key(seed, "file"))
 
-    def read(step: int, begun: Floats) -> Floats:
+    def read(step: int, begun: Floats, saving: FlushQueue) -> Floats:
         counter = step * job.ranks + rank
         size = _draw_sizes(demand, sizes, counter)
         server = None if uses_all_servers else find_file(step, rank) % storage.servers.number
@@ -131,10 +138,20 @@ def _make_reads(
         latency: Floats = longest + called
         served = queues.read(begun, size, demand.opens, node, server, width)
         waited = draw(wait, waits, counter) / together
+        for flush, is_active in saving.list_active(begun):
+            share = share_behind(flush, storage, server, width, storage.count_servers(demand.call))
+            queued = np.maximum(draw(flush.on_server, behind, counter) * share, draw(flush.on_client, behind, counter))
+            waited += np.where(is_active, queued, 0.0)
         # Calls of others are served during latencies: after a full queue only that of the last call is left.
         return np.maximum(served + latency / max(requests, 1.0), begun + size * alone + waited + latency)
 
     return read
+
+
+def requests_at_once(loop: Loop) -> int:
+    """Return the number of readers of a rank that can be reading: no more than batches that may be ahead."""
+    access, readers = loop.access, max(loop.access.readers, 1)
+    return readers if access.by == "sample" else min(readers, max(access.prefetch, 1))
 
 
 def mean_file_size(dataset: Dataset) -> float:
@@ -153,8 +170,14 @@ def wait_of_batch(loop: Loop, demand: StepDemand, job: Job, storage: StorageMode
 
     `StorageQueues` has the wait of the first call, and so that of a batch that is one call.
     """
-    access, calls = loop.access, demand.calls
-    readers = min(access.readers, access.prefetch) if access.prefetch else access.readers
+    mean, stdev, *_ = (*wait_of_call(loop, demand, job, storage).parameters, 0.0)
+    later = max(demand.calls - 1, 0.0)
+    return Distribution("gamma", (mean * later, stdev * math.sqrt(later))) if mean * later > 0 else constant(0.0)
+
+
+def wait_of_call(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel, others: int = 0) -> Distribution:
+    """Return for how long a call waits for calls of readers, s; `others` call as readers do."""
+    calls, readers = demand.calls, requests_at_once(loop) if loop.access.readers else 0
     latency = mean_latency(storage) * demand.requests / calls + storage.call_time
     compute = loop.compute.time.nonnegative_mean() * (loop.batch if loop.compute.per_sample else 1) + storage.step_time
 
@@ -162,10 +185,8 @@ def wait_of_batch(loop: Loop, demand: StepDemand, job: Job, storage: StorageMode
         """Return for how long a reader does not read between two calls: readers may wait for the steps."""
         return max(latency, readers * compute / calls - taken) if readers else latency + compute / calls
 
-    service, customers = storage.server_seconds(demand.call), job.ranks * max(readers, 1)
-    mean, stdev, *_ = (*wait_of_calls(service, think, customers, storage.servers.number).parameters, 0.0)
-    later = max(calls - 1, 0.0)
-    return Distribution("gamma", (mean * later, stdev * math.sqrt(later))) if mean * later > 0 else constant(0.0)
+    customers = job.ranks * max(readers, 1) + others
+    return wait_of_calls(storage.server_seconds(demand.call), think, customers, storage.servers.number)
 
 
 def _make_file_draws(loop: Loop, dataset: Dataset, job: Job, stream: int) -> Callable[[int, Ints], Ints]:

@@ -8,8 +8,9 @@ from typing import Final
 
 from dliosim.measure.results.run_summary import Spread
 from dliosim.model import Job, StorageModel, Workload
-from dliosim.plan.predict.prediction import DRAWS, Limit, Prediction, requests_at_once
+from dliosim.plan.predict.prediction import DRAWS, Limit, Prediction
 from dliosim.plan.predict.saves import SavePrediction
+from dliosim.plan.predict.virtual_epoch import requests_at_once
 from dliosim.readable import ABSENT, count, percent, seconds, size
 from dliosim.report.cells import percent_cell, rate_cell, size_cell, time_cell
 from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
@@ -208,6 +209,7 @@ def _explain_limit(one: Prediction, storage: StorageModel) -> str:
         "servers": f"limited by {servers}",
         "clients": f"limited by the client: {size(storage.client, 3)}/s for the ranks of a node",
         "opens": f"limited by opens: {storage.metadata or 0:_.0f} per second",
+        "saves": f"reads queue behind background saves for {seconds(one.alone['saves'], 2)} of each step",
         "latency": f"the requests of a rank, {chains}, take {seconds(one.alone['latency'], 2)} of a step",
     }
     return text[one.limit]

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.model import Servers, StorageModel, Stripe
-from dliosim.plan.predict.queues import StorageQueues, mean_latency, serve_queues, sum_latencies, wait_of_calls
+from dliosim.plan.predict.queues import (
+    StorageQueues,
+    find_backlog,
+    mean_latency,
+    serve_queues,
+    sum_latencies,
+    wait_of_calls,
+)
 
 TIMES = st.floats(0, 100, allow_nan=False)
 JOBS = st.lists(st.tuples(TIMES, TIMES, st.integers(0, 3)), min_size=1, max_size=40)
@@ -105,3 +112,23 @@ def test_a_call_in_an_empty_queue_does_not_wait() -> None:
     assert wait_of_calls(1.0, lambda taken: 1e6, 2, 1).nonnegative_mean() == pytest.approx(0.0, abs=1e-3)
     assert wait_of_calls(0.0, lambda taken: 1.0, 9, 1).nonnegative_mean() == 0.0
     assert wait_of_calls(1.0, lambda taken: 1.0, 1, 1).nonnegative_mean() == 0.0
+
+
+def test_a_read_waits_for_half_a_call_of_one_writer_and_for_a_whole_one_if_it_follows_another_read() -> None:
+    backlog = find_backlog(4.0, 1.0, 1)
+    assert backlog.mean == pytest.approx(4 / 5 * 2)
+    assert backlog.wait_of_batch(1, 0.5, has_pause=True).mean == pytest.approx(backlog.mean)
+    # The writer's next call came 1 s after its last one, the read 1.5 s after it.
+    assert backlog.wait_of_batch(3, 1.5, has_pause=False).mean == pytest.approx(3 * 3.5)
+    assert backlog.wait_of_batch(3, 1.5, has_pause=True).mean == pytest.approx(backlog.mean + 2 * 3.5)
+
+
+def test_a_read_waits_for_the_calls_of_all_writers_of_a_full_server() -> None:
+    backlog = find_backlog(1.0, 0.0, 6)
+    assert backlog.mean == pytest.approx(5.5, rel=0.05)
+    assert backlog.wait_of_batch(2, 0.0, has_pause=False).mean == pytest.approx(12.0)
+
+
+def test_nothing_waits_behind_writers_that_are_rare_or_write_nothing() -> None:
+    assert find_backlog(0.0, 1.0, 4).wait_of_batch(5, 0.1, has_pause=True).nonnegative_mean() == 0.0
+    assert find_backlog(1.0, 1e6, 1).mean == pytest.approx(0.0, abs=1e-3)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dliosim.model import (
     Access,
+    Cadence,
     Compute,
     Dataset,
     Distribution,
@@ -20,12 +21,14 @@ from dliosim.model import (
     Layout,
     Loop,
     Servers,
+    Shuffle,
     StorageModel,
     Stripe,
     Sync,
     constant,
 )
 from dliosim.plan.predict import virtual_epoch
+from dliosim.plan.predict.flushes import Flush, FlushQueue, share_behind
 from dliosim.plan.predict.virtual_epoch import EpochTimes, StepDemand
 
 STORAGE = StorageModel("s", Servers(1, 1e9))
@@ -203,3 +206,53 @@ def test_a_batch_of_several_readers_waits_for_the_slowest_of_them() -> None:
     power = 1 / 3
     longest = 1e-3 * math.exp(math.lgamma(9) + math.lgamma(1 - power) - math.lgamma(9 - power))
     assert times.others / 3999 == pytest.approx(longest, rel=0.03)
+
+
+#: A save of 10 s after every 20th step; a read of one call waits for 0.2 s on server 0, its only one.
+FLUSH = Flush(Cadence("c", "steps", 20), 10.0, constant(0.2), constant(0.0), 1)
+
+
+@pytest.mark.parametrize(("servers", "share"), [(1, 1.0), (4, 0.25)])
+def test_reads_wait_for_a_flush_on_the_servers_that_it_writes_to(servers: int, share: float) -> None:
+    storage = replace(STORAGE, servers=Servers(servers, 1e9))
+    shuffled = loop(0.5, 0, shuffle=Shuffle("globally"))
+
+    def run(*flushes: Flush) -> float:
+        return virtual_epoch.run_epoch(shuffled, FILES, demand(1e6), 400, Job(1), storage, 0, 1, flushes).others
+
+    # In all steps of the 10 s after each 20th.
+    slower = 0.5 + 0.2 * share
+    during = 19 * 10 / slower  # steps
+    assert run(FLUSH) - run() == pytest.approx(during * 0.2 * share, rel=0.15)
+    assert run(replace(FLUSH, cadence=Cadence("c", "steps", 500))) == run()
+
+
+def test_a_flush_that_read_ahead_hides_costs_nothing() -> None:
+    hidden = replace(FLUSH, on_server=constant(0.4))
+    asked = loop(0.5, 2, 4), FILES, demand(1e6), 100, Job(1), STORAGE, 0, 1
+    assert virtual_epoch.run_epoch(*asked, [hidden]) == virtual_epoch.run_epoch(*asked)
+
+
+def test_saves_by_the_clock_come_by_the_clock_and_one_thread_writes_all() -> None:
+    queue = FlushQueue([replace(FLUSH, cadence=Cadence("c", "seconds", seconds=30.0)), FLUSH])
+    times = np.arange(0.0, 100.0)
+
+    def list_times() -> list[tuple[float, float]]:
+        return [(times[is_active][0], times[is_active][-1]) for _, is_active in queue.list_active(times)]
+
+    queue.begin_due(19, 29.0)
+    assert list_times() == []
+    queue.begin_due(20, 31.0)
+    assert list_times() == [(31.0, 40.0), (41.0, 50.0)]
+    queue.begin_due(21, 60.0)
+    assert list_times() == [(31.0, 40.0), (41.0, 50.0)]
+    queue.begin_due(22, 61.0)
+    assert list_times() == [(61.0, 70.0), (41.0, 50.0)]
+
+
+@pytest.mark.parametrize(("span", "expected"), [(1, [0.5, 0.5, 0.0]), (4, [1.0, 1.0, 0.0])])
+def test_a_call_waits_if_any_of_its_servers_is_written_to(span: int, expected: list[float]) -> None:
+    storage, flush = StorageModel("s", Servers(8, 1e9)), replace(FLUSH, servers=2)
+    share = share_behind(flush, storage, np.array([0, 6, 2]), 4, span)
+    assert share.tolist() == expected
+    assert share_behind(flush, storage, None, 8, span).tolist() == [(2 + span - 1) / 8]
