@@ -11,11 +11,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from dliosim.commands.command_line.command_table import DATA_DIRECTORY
-from dliosim.commands.command_line.options import parse_overrides, parse_roots, parse_values
+from dliosim.commands.command_line.options import parse_overrides, parse_roots, read_storage
 from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
 from dliosim.commands.job.environment import describe_environment, read_back_striping
 from dliosim.commands.job.results_dir import ResultsDirectory, results_line, write_and_print
-from dliosim.commands.job.setup import RankCommand, Setup, compile_or_explain, open_sessions
+from dliosim.commands.job.setup import RankCommand, Setup, compile_or_explain, open_sessions, require_one_node
 from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ComparisonPlan, ExcludedVariant, Variant, draw_pass_order, parse_varied
 from dliosim.compare.pass_figures import LOOP, STALL, Measured, Pass, Subject, make_pass
@@ -33,7 +33,7 @@ from dliosim.execute.run.benchmark_pass import (
 )
 from dliosim.execute.run.workload_runner import require_all
 from dliosim.measure.results.phase import PhaseSummary
-from dliosim.model import DropCaches, Finder, Job, Loop, Restore, Save, communicator_size
+from dliosim.model import DropCaches, Finder, Job, Loop, Restore, Save, StorageModel, communicator_size
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count, printable, seconds
 from dliosim.report.compare.results import comparison_json, write_comparison, write_rows
@@ -61,6 +61,8 @@ class CompareCommand(RankCommand):
     unfinished = "there is no verdict; rows.csv, if it is there, has the blocks that were done"
 
     plan: ComparisonPlan  #: the variants, and those that cannot run
+    storage: StorageModel | None  #: the described storage of a comparison without files
+    values: list[tuple[str, str]]  #: the pairs of -D about the pattern
     caches: str  #: how caches are treated before each pass
     running: list[VariantRun]  #: the variants with their passes
     prepared: list[Phase]  #: what was prepared before the first pass
@@ -71,23 +73,33 @@ class CompareCommand(RankCommand):
         self.finder = FileFinder(parse_roots(setup.parsed), setup.progress)
 
     def read(self) -> None:
-        """Compile the variants."""
+        """Compile the variants, and the storage if one is described."""
         world, parsed = self.setup.world, self.setup.parsed
+        self.storage, self.values = world.run_on_rank_0("read the storage", lambda: read_storage(parsed))
+        if self.storage is not None:
+            require_one_node(world.nodes)
 
         def compile_plan() -> ComparisonPlan:
             path = find_pattern(parsed.pattern, parsed.override)
             return compile_or_explain(lambda: self._compile_variants(path, self.finder))
 
         self.plan = world.run_on_rank_0("read the pattern", compile_plan)
-        self.caches = world.run_on_rank_0("look at the options", lambda: _choose_caches(self.plan, parsed.caches))
+        self.caches = world.run_on_rank_0("look at the options", lambda: self._choose_caches(parsed.caches))
 
     def open(self) -> None:
         """Make the directories, and prepare what each variant needs."""
         setup, variants = self.setup, self.plan.variants
         run = [separate_checkpoints(one.workload, one.verb, number) for number, one in enumerate(variants)]
-        sessions = open_sessions(setup, [one.workload for one in variants], run, self.finder.sources, Options())
+        options = Options(null=self.storage is not None)
+        sessions = open_sessions(setup, [one.workload for one in variants], run, self.finder.sources, options)
+        if self.storage is not None:
+            from dliosim.execute.backends.modelled_reader import ModelledStorage  # most comparisons need none of it
+
+            modelled = ModelledStorage(setup.world.node.comm, self.storage, variants[0].workload.seed)
+            sessions = [replace(session, modelled=modelled) for session in sessions]
+        else:
+            setup.stack.enter_context(lock_variant_directories(sessions))
         self.running = [VariantRun(one, session) for one, session in zip(variants, sessions, strict=True)]
-        setup.stack.enter_context(lock_variant_directories(sessions))
         # Saves of a pass are deleted before the next pass, so each variant needs room alone; prepared data stay.
         require_all(sessions, at_once=not isinstance(variants[0].verb, Save))
         done: set[Path] = set()
@@ -175,6 +187,7 @@ class CompareCommand(RankCommand):
             arguments=setup.arguments,
             what=plan.what,
             without_saves=plan.without_saves,
+            modelled="" if self.storage is None else self.storage.name,
             varied=plan.varied,
             ranks=setup.world.size,
             nodes=setup.world.nodes,
@@ -208,6 +221,23 @@ class CompareCommand(RankCommand):
         _, done = write_and_print(self.directory, lambda place: write_comparison(place, outcome, answer), report)
         return 0 if done else ExecutionError.exit_code
 
+    def _choose_caches(self, asked: str | None) -> str:
+        """Return how caches are treated before each pass: `cold`, `warm`, or empty if nothing is read.
+
+        Without --caches a restore is cold, since the page cache has all that was just saved; a loop is cold if the
+        pattern has `drop caches` anywhere.
+        """
+        first = self.plan.variants[0]
+        if isinstance(first.verb, Save) or self.storage is not None:
+            if asked is not None:
+                what = "a save" if self.storage is None else "a run on a described storage"
+                raise UsageError(f"--caches {asked}: {what} reads nothing that caches could hold")
+            return ""
+        if asked is not None:
+            return asked
+        drops = any(isinstance(verb, DropCaches) for verb, _ in flatten_verbs(first.workload.verbs))
+        return "cold" if drops or isinstance(first.verb, Restore) else "warm"
+
     def _accepts_override(self, override: tuple[str, str]) -> bool:
         """Return whether the variants can run with one more override, so that advice works when it is typed."""
         path = locate_pattern(self.setup.parsed.pattern)
@@ -223,25 +253,8 @@ class CompareCommand(RankCommand):
         from dliosim.compare.variants import compile_variants
 
         parsed, job = self.setup.parsed, Job(self.setup.world.size, self.setup.world.nodes)
-        overrides, varied = [*parse_values(parsed), *more], parse_varied(parsed.vary)
+        overrides, varied = [*self.values, *more], parse_varied(parsed.vary)
         return compile_variants(path, overrides, job, varied, parsed.loop, parsed.what, parsed.checkpoints, finder)
-
-
-def _choose_caches(found: ComparisonPlan, asked: str | None) -> str:
-    """Return how caches are treated before each pass: `cold`, `warm`, or empty if nothing is read.
-
-    Without --caches a restore is cold, since the page cache has all that was just saved; a loop is cold if the pattern
-    has `drop caches` anywhere.
-    """
-    first = found.variants[0]
-    if isinstance(first.verb, Save):
-        if asked is not None:
-            raise UsageError(f"--caches {asked}: a save reads nothing that caches could hold")
-        return ""
-    if asked is not None:
-        return asked
-    drops = any(isinstance(verb, DropCaches) for verb, _ in flatten_verbs(first.workload.verbs))
-    return "cold" if drops or isinstance(first.verb, Restore) else "warm"
 
 
 def _list_failed_variants(running: Sequence[VariantRun]) -> list[ExcludedVariant]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from dliosim.commands.job.garbage import freeze_objects
-from dliosim.commands.job.setup import RankCommand, Setup, open_sessions
+from dliosim.commands.job.setup import RankCommand, Setup, open_sessions, require_one_node
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import HELP, ExecutionError, UsageError
 from dliosim.execute.io_errors import rank_0_error
@@ -101,9 +101,8 @@ class RunCommand(RankCommand):
     def _check_options(self) -> None:
         """Raise UsageError for --verify of existing files, whose bytes are not known, and for --trace of no rank."""
         ranks, cut, nodes = self.setup.world.size, self.setup.parsed.trace, self.setup.world.nodes
-        if self.storage is not None and nodes > 1:
-            text = f"--storage: {count(nodes, 'node')} share no memory, in which ranks wait for each other's calls"
-            raise UsageError(f"{text}{HELP}run all ranks on one node")
+        if self.storage is not None:
+            require_one_node(nodes)
         verbs = [verb for verb, _ in flatten_verbs(self.workload.verbs)]
         if self.storage is not None and not any(map(_uses_storage, verbs)):
             text = f"--storage: {self.workload.name} neither reads in a loop nor saves nor restores"

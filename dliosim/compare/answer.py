@@ -95,7 +95,7 @@ def _longest_core_wait(outcome: Outcome) -> float:
 
 def _memory_reasons(outcome: Outcome, source: str) -> Iterator[Reason]:
     """Yield why the difference may be one of memory and not of storage."""
-    if _are_all_in_memory(outcome):  # the first reason of all
+    if _are_all_in_memory(outcome) or source == "modelled":  # the first reason of all, and none
         return
     if not outcome.caches and (unsynced := [one.label for one in outcome.measured if not _is_synced(one)]):
         yield Reason("unsynced", {"labels": tuple(unsynced)})
@@ -124,6 +124,8 @@ def _find_source(outcome: Outcome) -> str:
 
 
 def _variant_source(outcome: Outcome, one: VariantResult) -> str:
+    if outcome.modelled:
+        return "modelled"
     if _is_on(outcome, one, MEMORY_KINDS) or not (outcome.caches or _is_synced(one)):
         return "memory"
     share = 1.0 if not outcome.caches else one.median("device_share")

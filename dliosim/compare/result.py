@@ -140,6 +140,7 @@ class Outcome:
     arguments: tuple[str, ...]  #: command line
     what: str  #: name of a loop, `save NAME` or `restore NAME`
     without_saves: bool  #: true for a loop whose checkpoints are left out
+    modelled: str  #: name of the described storage on which calls waited; empty if there were files
     varied: tuple[VariedSetting, ...]  #: settings that differ
     ranks: int  #: ranks of the job
     nodes: int  #: nodes of the job

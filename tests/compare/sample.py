@@ -112,6 +112,7 @@ def outcome(variants: tuple[VariantResult, ...], repetitions: int = 8, **changed
         arguments=("compare", "cosmoflow.dlio"),
         what="train",
         without_saves=False,
+        modelled="",
         varied=(VariedSetting("api", tuple(one.label[4:] for one in variants)),),
         ranks=4,
         nodes=1,

@@ -218,3 +218,26 @@ def test_there_must_be_room_for_the_largest_save_before_any_is_written(place: Pa
     (place / "tiny.dlio").write_text(HEAD + SAVES.replace("300 kB", "900 TB"))
     assert "R402" in only_error(compare(place, 1, "--vary", "fsync=on,off"), status=1)
     assert list((place / "data").iterdir()) == [] and not (place / "out").exists()
+
+
+STORAGE = "dlio 1\nstorage slow {\n servers 1 of 20 MB/s\n writes 10 MB/s\n latency 1 ms\n}\n"
+
+
+def test_variants_on_a_described_storage_are_marked_and_make_no_file(place: Path) -> None:
+    (place / "slow.dlio").write_text(STORAGE)
+    storage = ("--storage", str(place / "slow.dlio"), "-D", "slow.latency=2 ms")
+    found = outcome(place, 2, *storage, "--vary", "readers=0,2", "-D", "train.compute=8 ms")
+    assert (found["modelled"], found["answer"]["source"], found["caches"]) == ("slow", "modelled", "")
+    assert found["answer"]["use"] == "readers=2"
+    assert not list((place / "data").glob("*"))
+
+
+def test_saves_on_a_described_storage_are_compared_and_caches_refused(place: Path) -> None:
+    (place / "tiny.dlio").write_text(HEAD + SAVES)
+    (place / "slow.dlio").write_text(STORAGE)
+    storage = ("--storage", str(place / "slow.dlio"))
+    found = outcome(place, 2, *storage, "--vary", "transfer=3 kB,300 kB")
+    assert found["answer"]["use"] == "transfer=300 kB"
+    assert not list((place / "data").glob("*"))
+    done = compare(place, 2, *storage, "--vary", "transfer=3 kB,300 kB", "--caches", "cold")
+    assert "a run on a described storage reads nothing that caches could hold" in only_error(done, 2)

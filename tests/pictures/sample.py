@@ -242,7 +242,7 @@ def comparison(**changed: object) -> dict[str, Any]:
             }
         )
     content = {
-        "schema_version": 5,
+        "schema_version": 6,
         "kind": "compare",
         "name": "resnet50",
         "title": "ImageNet packed in one file that all ranks read",
@@ -279,6 +279,7 @@ def comparison(**changed: object) -> dict[str, Any]:
             }
         ],
         "without_saves": True,
+        "modelled": "",
         "answer": {
             "verdict": "use",
             "reasons": [],

@@ -283,6 +283,7 @@ COMMANDS: Final = {
                 required=True,
             ),
             *_VALUES,
+            _option("--storage FILE", "no I/O: calls wait as on the storage that FILE describes (docs/answer.md)"),
             _option("--loop NAME", "which loop to compare, if the pattern has several"),
             _flag("--checkpoints", "let the loop save its checkpoints, which it does not while it is compared"),
             _option(

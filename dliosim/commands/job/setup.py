@@ -22,7 +22,7 @@ from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.mpi_entry import run_job, watch_stalls
 from dliosim.commands.job.partial import PartialResults
 from dliosim.commands.job.terminal import colour_choice, has_colours, user_terminal
-from dliosim.errors import DamageDiagnosticsError, DiagnosticsError
+from dliosim.errors import HELP, DamageDiagnosticsError, DiagnosticsError, UsageError
 from dliosim.execute.backends.registry import list_accesses
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.statx import find_alignment, set_alignment
@@ -32,6 +32,7 @@ from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.measure.progress.board import process_row
 from dliosim.model import Dataset, Workload
 from dliosim.model.direct_io import DIRECT_ALIGNMENT
+from dliosim.readable import count
 from dliosim.report.progress.progress_line import ProgressLine
 
 if TYPE_CHECKING:
@@ -149,6 +150,13 @@ def compile_or_explain(compile_pattern: Callable[[], tuple[T, Iterable[Diagnosti
     if warnings:
         sys.stderr.write(render(warnings, colour) + "\n")
     return found
+
+
+def require_one_node(nodes: int) -> None:
+    """Raise UsageError, on every rank, if ranks of several nodes would wait on a described storage."""
+    if nodes > 1:
+        text = f"--storage: {count(nodes, 'node')} share no memory, in which ranks wait for each other's calls"
+        raise UsageError(f"{text}{HELP}run all ranks on one node")
 
 
 def open_sessions(

@@ -10,6 +10,7 @@ from typing import Any
 
 from dliosim.compare.answer import EITHER, USE
 from dliosim.compare.result import ComparisonAnswer, Outcome
+from dliosim.measure.results.machine import FileSystem
 from dliosim.measure.results.verdicts import CANNOT_SAY
 from dliosim.readable import ABSENT, count, number, seconds
 from dliosim.report.answer_sentences import advice_rows, sentence
@@ -27,6 +28,7 @@ _SOURCES = {
     "unknown": ("source not counted", "destination not counted"),
     "mixed": ("partly from memory", "not all variants sync what they save"),
     "memory": ("from memory, not from storage", "to memory, not to storage"),
+    "modelled": ("modelled: no file was read or written", "modelled: no file was read or written"),
 }
 _CACHES = {"cold": "caches dropped before", "warm": "caches filled before"}
 
@@ -128,6 +130,8 @@ def comparison_sections(found: ComparisonResult, title: str, notes: Sequence[str
 def comparison_rows(found: ComparisonResult) -> FirstRows:
     """Return the title and the rows of the first lines: a line for each question that the comparison can answer."""
     names, place = name_forms(found.name), next(iter(found.environment.file_systems), None)
+    if found.modelled:
+        place = FileSystem("", f"storage {found.modelled}", "MODELLED")
     title = title_results([f"{name}: {found.what}" for name in names], found.ranks, found.nodes, place, [""])
     return fit_rows(title, list(_answer_rows(found)), advice_rows(found.answer.advice))
 

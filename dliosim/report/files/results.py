@@ -117,7 +117,7 @@ RESULTS = "results.json"
 PARTIAL = "results.partial.json"
 #: The results of a comparison, written last.
 COMPARE = "compare.json"
-COMPARE_VERSION = 5
+COMPARE_VERSION = 6
 RANKS = "ranks.h5"
 TIMELINE = "timeline.h5"
 

@@ -121,6 +121,7 @@ class ComparisonResult:
     variants: tuple[SavedVariant, ...]  #: results of the variants that ran
     not_run: tuple[ExcludedVariant, ...]  #: variants that did not run
     without_saves: bool  #: true for a loop whose checkpoints were left out
+    modelled: str  #: name of the described storage on which calls waited; empty if there were files
     answer: ComparisonAnswer  #: what to use, or why nothing can be said
     notes: tuple[str, ...]  #: sentences below the answer
 
