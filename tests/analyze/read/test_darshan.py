@@ -279,7 +279,7 @@ def test_without_pydarshan_it_says_what_to_install(log: Path, monkeypatch: pytes
         ("import os; os._exit(0)", "ended with 0"),
         ("raise ValueError('a\\x1b[2J fault')", "a\ufffd[2J fault"),
         ("raise AttributeError('counters')", "PyDarshan 3.5 or later is needed"),
-        ("print('Error: from C'); raise ValueError('later')", "from C"),
+        ("print('Error: from C', flush=True); raise ValueError('later')", "from C"),
     ],
 )
 def test_whatever_happens_to_the_reading_process_is_one_message(
