@@ -100,7 +100,8 @@ class Backlog:
 
     mean: float  #: mean wait of a read that comes at any time
     spread: float  #: standard deviation of that wait
-    back_to_back: float  #: wait of a read that comes as soon as the last one of its reader was served
+    pause: float  #: time from the end of a call to the next one of its caller
+    back_to_back: float  #: time from the end of a call to that of the next one of each caller
 
     def wait_of_batch(self, calls: float, between: float, has_pause: bool) -> Distribution:
         """Return the wait of the calls of a batch, one after the other; s.
@@ -110,7 +111,9 @@ class Backlog:
         if not self.mean:
             return constant(0.0)
         first = min(calls, 1.0) if has_pause else 0.0
-        mean = first * self.mean + (calls - first) * max(self.back_to_back - between, self.mean)
+        # A read that comes before the next call of the others waits for none of them more than any read.
+        later = self.back_to_back - between if between >= self.pause else 0.0
+        mean = first * self.mean + (calls - first) * max(later, self.mean)
         return Distribution("gamma", (mean, self.spread * math.sqrt(calls)))
 
 
@@ -119,13 +122,13 @@ def find_backlog(service: float, pause: float, callers: float) -> Backlog:
 
     They call one after the other, each call for `service` seconds and `pause` after the last one's end. A read that
     comes at any time waits for half of the call that is served and for all that wait, as in `wait_of_calls`. A read
-    that follows one that was served comes soon after the next call of each of them, and waits for all of these.
+    that follows one that was served, by more than their pause, comes behind the next call of each of them.
     """
     whole = service + wait_of_calls(service, lambda _: pause, callers, 1).nonnegative_mean()
     mean = service * callers * (whole - service / 2) / (whole + pause) if service else 0.0
     # Most reads find one call or none: then the mean square is that of a part of a call, drawn evenly.
     spread = math.sqrt(max(mean * service * 2 / 3 - mean * mean, service * service / 12))
-    return Backlog(mean, spread, min(callers, 1.0) * (service * max(callers, 1.0) + pause))
+    return Backlog(mean, spread, pause, min(callers, 1.0) * (service * max(callers, 1.0) + pause))
 
 
 def draw_step_times(storage: StorageModel, stream: int, counter: Ints) -> Floats:

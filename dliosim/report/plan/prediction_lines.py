@@ -209,7 +209,7 @@ def _explain_limit(one: Prediction, storage: StorageModel) -> str:
         "servers": f"limited by {servers}",
         "clients": f"limited by the client: {size(storage.client, 3)}/s for the ranks of a node",
         "opens": f"limited by opens: {storage.metadata or 0:_.0f} per second",
-        "saves": f"reads queue behind background saves for {seconds(one.alone['saves'], 2)} of each step",
+        "saves": f"reads of a step queue behind background saves for {seconds(one.alone['saves'], 2)} in all",
         "latency": f"the requests of a rank, {chains}, take {seconds(one.alone['latency'], 2)} of a step",
     }
     return text[one.limit]

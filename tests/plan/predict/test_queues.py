@@ -129,6 +129,12 @@ def test_a_read_waits_for_the_calls_of_all_writers_of_a_full_server() -> None:
     assert backlog.wait_of_batch(2, 0.0, has_pause=False).mean == pytest.approx(12.0)
 
 
+def test_a_read_that_comes_before_the_next_call_of_a_writer_waits_no_more_than_any() -> None:
+    backlog = find_backlog(0.01, 4.0, 1)
+    assert backlog.wait_of_batch(5, 0.5, has_pause=False).mean == pytest.approx(5 * backlog.mean)
+    assert backlog.mean < 1e-4
+
+
 def test_nothing_waits_behind_writers_that_are_rare_or_write_nothing() -> None:
     assert find_backlog(0.0, 1.0, 4).wait_of_batch(5, 0.1, has_pause=True).nonnegative_mean() == 0.0
     assert find_backlog(1.0, 1e6, 1).mean == pytest.approx(0.0, abs=1e-3)
