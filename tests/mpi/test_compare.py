@@ -225,6 +225,9 @@ STORAGE = "dlio 1\nstorage slow {\n servers 1 of 20 MB/s\n writes 10 MB/s\n late
 
 def test_variants_on_a_described_storage_are_marked_and_make_no_file(place: Path) -> None:
     (place / "slow.dlio").write_text(STORAGE)
+    # A save that no description covers, and that a comparison of the loop leaves out.
+    saved = CHECKPOINT.replace("path ", "metadata on\n    path ")
+    (place / "tiny.dlio").write_text(HEAD + DATASET + saved + PREPARE + TRAIN + "save c\n")
     storage = ("--storage", str(place / "slow.dlio"), "-D", "slow.latency=2 ms")
     found = outcome(place, 2, *storage, "--vary", "readers=0,2", "-D", "train.compute=8 ms")
     assert (found["modelled"], found["answer"]["source"], found["caches"]) == ("slow", "modelled", "")

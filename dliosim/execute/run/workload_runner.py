@@ -55,10 +55,6 @@ def require_all(sessions: Sequence[Session], at_once: bool = True) -> None:
         world.run_on_rank_0("look for room", partial(_require_room, together))
     for session in sessions:
         require_memory_at_once(session)
-        if session.modelled is not None:
-            from dliosim.execute.checkpoints.modelled_state import require_modelled_states  # most runs need none of it
-
-            require_modelled_states(session, session.modelled.model)
 
 
 def _require_room(sessions: Sequence[Session]) -> None:
@@ -90,6 +86,10 @@ def run_verbs(session: Session, verbs: tuple[Verb, ...], timelines: int = _TIMEL
     The phase of a save is made when the save is over on all ranks. This is checked after each verb, not at the end, so
     that records of many saves, 66 kB each, are not kept.
     """
+    if session.modelled is not None:
+        from dliosim.execute.checkpoints.modelled_state import require_modelled_states  # most runs need none of it
+
+        require_modelled_states(session, verbs, session.modelled.model)
     phases = session.finished.phases
     open_saves: dict[int, Saved] = {}
 
