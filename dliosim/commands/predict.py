@@ -185,9 +185,8 @@ def _predict_saves(asked: _Question) -> None:
     ]
     if not rows:
         raise UsageError(f"{asked.parsed.pattern}: no loop reads{HELP}saves and restores are predicted for --ranks N")
-    name = workloads[0].name
-    content = [save_content(row) for row in rows]
-    asked.show(name, content, lambda: f"{save_lines(name, rows, asked.storage)}\n\n{saves_table(rows)}\n")
+    first, content = workloads[0], [save_content(row) for row in rows]
+    asked.show(first.name, content, lambda: f"{save_lines(first, rows, asked.storage)}\n\n{saves_table(rows)}\n")
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,6 +321,10 @@ def _staging(background: Background) -> str:
     return " ".join(how) or "memory"
 
 
+def _shares(storage: StorageModel) -> str:
+    return ", ".join(f"{name} {100 * share:g} %" for name, share in storage.uncertain) or "off"
+
+
 #: Settings whose phrases are not those of one field, by keyword: a phrase, None without one, or several.
 _SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
     "size": lambda data: write_distribution(data.size, write_size) if not (data.shape or data.columns) else None,
@@ -348,6 +352,7 @@ _SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
     "folder": lambda checkpoint: {0: "off", 1: "per rank"}.get(checkpoint.folder, "per node"),
     "async": lambda checkpoint: "on" if checkpoint.background else "off",
     "staging": _staging,
+    "uncertain": _shares,
     "written by": _writer_split,
     "each": lambda restore: f"of {restore.each} once" if restore.each else None,
     "reads": lambda restore: (

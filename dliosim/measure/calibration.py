@@ -11,6 +11,7 @@ from dliosim.measure.answers.intervals import mean_interval
 from dliosim.measure.answers.validity import doubt_of_core_waits
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.run_summary import Reason, RunSummary, Spread
+from dliosim.model.storage import HEAVIEST_TAIL
 
 #: Bytes are at least this much longer under way than nothing, s: the clock's own resolution.
 _SHORTEST: Final = 1e-7
@@ -18,8 +19,7 @@ _SHORTEST: Final = 1e-7
 #: How many times as long a call must take next to many others as alone, for them to be at the storage's limit.
 _SLOWED: Final = 1.5
 
-#: The exponent of the heaviest tail, and the one from which on latencies have none; halvings of what is between them.
-_HEAVIEST: Final = 1.05
+#: The exponent from which on latencies have no tail; halvings of what is between it and the heaviest.
 _NO_TAIL: Final = 10.0
 _HALVINGS: Final = 40
 
@@ -110,7 +110,7 @@ def _fit_tails(epochs: Sequence[EpochSummary]) -> Spread | None:
     powers = _spread(epochs, lambda epoch: fit_tail(_mean_latency(epoch) / _median_latency(epoch)))
     if powers.mean >= _NO_TAIL:
         return None
-    return Spread(powers.mean, max(powers.low, _HEAVIEST), min(powers.high, _NO_TAIL))
+    return Spread(powers.mean, max(powers.low, HEAVIEST_TAIL), min(powers.high, _NO_TAIL))
 
 
 def fit_tail(ratio: float) -> float:
@@ -118,7 +118,7 @@ def fit_tail(ratio: float) -> float:
 
     The mean decides how fast calls follow each other, so it is kept, and not a quantile of the tail.
     """
-    low, high = _HEAVIEST, _NO_TAIL
+    low, high = HEAVIEST_TAIL, _NO_TAIL
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         is_lighter = middle / (middle - 1) * 0.5 ** (1 / middle) < ratio

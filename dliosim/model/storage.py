@@ -67,6 +67,9 @@ class StorageModel:
     #: sizes of the calls that were measured: `4 KiB to 1 MiB`; predictions of calls beyond ten times these say so.
     #: Default: `off`
     measured: Annotated[CallSizes | None, Phrase("off | SIZE>=1 to SIZE>=1")] = None
+    #: how far values may be from the truth: `uncertain latency 9 %, tail 20 %`; each draw of a prediction takes others
+    #: within these. Default: `off`
+    uncertain: Annotated[tuple[tuple[str, float], ...], Phrase(rule="uncertain")] = ()
 
     def has_measured(self, call: float) -> bool:
         """Return whether calls of `call` bytes are about as large as those measured; True if that is not known."""
@@ -106,6 +109,18 @@ class StorageModel:
         stripe = self.stripe.size if self.stripe is not None else math.inf
         return max(min(call, stripe), call / self.file_servers) / (rate or self.servers.rate)
 
+
+#: The settings whose values may be uncertain, and their fields.
+UNCERTAIN: Final = {
+    name.replace("_", " "): name
+    for name in (
+        *("servers", "writes", "client", "stream", "latency", "tail", "metadata"),
+        *("call_time", "step_time", "step_tail"),
+    )
+}
+
+#: The exponent of the heaviest tail that a draw has: the mean of one of 1 has no bounds.
+HEAVIEST_TAIL: Final = 1.05
 
 #: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.
 OTHER_WORDS: Final = """

@@ -42,6 +42,27 @@ def test_the_rate_of_the_servers_decides(slow: str, capsys: pytest.CaptureFixtur
     assert 0.9 * 4e9 < one["bytes_per_second"] <= 4e9
 
 
+def test_the_interval_has_what_is_uncertain(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["predict", "cosmoflow", "--ranks", "64", "--storage", slow, "--json"]
+    assert main([*words, "-D", "slow.uncertain=servers 20 %"]) == 0
+    busy = json.loads(capsys.readouterr().out)["predicted"][0]["storage_utilization"]
+    assert main(words) == 0
+    exact = json.loads(capsys.readouterr().out)["predicted"][0]["storage_utilization"]
+    assert (busy["low"] / exact["mean"], busy["high"] / exact["mean"]) == pytest.approx((0.8, 1.2), abs=0.03)
+    assert main([*words[:-1], "-D", "slow.uncertain=servers 20 %"]) == 0
+    assert "within `uncertain`" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_a_save_does_besides_and_is_not_predicted_is_named(
+    slow: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.dlio").write_text(
+        'dlio 1\nworkload w\ncheckpoint c {\n part state 1 MB per rank\n path "c"\n partner 1 rank\n}\nsave c\n'
+    )
+    assert main(["predict", str(tmp_path / "p.dlio"), "--ranks", "4", "--storage", slow]) == 0
+    assert "other jobs, copies of partners left out" in capsys.readouterr().out
+
+
 def test_a_storage_that_is_fast_enough_feeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "fast.dlio").write_text(FAST)
     assert main(["predict", "cosmoflow", "--ranks", "8", "--storage", str(tmp_path / "fast.dlio")]) == 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from dliosim.errors import HELP, UsageError
@@ -13,6 +14,7 @@ from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.forecast_types import Forecast
+from dliosim.plan.predict.draws import DRAWS, draw_storages
 from dliosim.plan.predict.flushes import BatchCalls, Flush, list_flushes, share_behind
 from dliosim.plan.predict.queues import mean_latency
 from dliosim.plan.predict.saves import SavePrediction, predict_saves
@@ -26,9 +28,6 @@ from dliosim.plan.predict.virtual_epoch import (
     wait_of_batch,
     wait_of_call,
 )
-
-#: Predictions of the same epoch with other draws of sizes, servers, latencies and compute.
-DRAWS: Final = 5
 
 #: Steps of an epoch that are predicted, at most; more are like these.
 _MOST_STEPS: Final = 500
@@ -96,26 +95,30 @@ def predict_loop(
     size = epoch.bytes.total * (epoch.amplification or 1.0) / shares
     opens, calls = epoch.opens.total / shares, epoch.calls.total / shares
     dataset = workload.dataset(loop.dataset)
-    whole, storage = storage, storage.select_servers(dataset.layout.files, mean_file_size(dataset))
     demand = StepDemand(size, calls + opens, opens, max(calls, 1.0), loop.batch, dataset.size)
-    # Reads slow a save in the background, and it slows them.
-    batch = BatchCalls(
-        demand.calls / (loop.access.readers if loop.access.by == "sample" else 1),
-        mean_latency(storage) + storage.call_time + call_seconds(demand, storage),
-        not loop.access.readers,
-        wait_of_call(loop, demand, job, storage, others=1).nonnegative_mean(),
-    )
-    flushes = list_flushes(workload, loop, planned, whole, node_ranks, batch)
-    slowed = {each.cadence.checkpoint: each.seconds for each in flushes}
-    saves = tuple(
-        replace(one, seconds=slowed.get(one.checkpoint, one.seconds)) if one.in_background else one for one in saves
-    )
 
-    def run(one: StorageModel | None, draw: int) -> EpochTimes:
-        writes = flushes if one is not None else ()
+    def place_files(whole: StorageModel) -> tuple[StorageModel, list[Flush]]:
+        """Return the servers that have files of the loop, and the saves in the background, which reads slow."""
+        used = whole.select_servers(dataset.layout.files, mean_file_size(dataset))
+        batch = BatchCalls(
+            demand.calls / (loop.access.readers if loop.access.by == "sample" else 1),
+            mean_latency(used) + used.call_time + call_seconds(demand, used),
+            not loop.access.readers,
+            wait_of_call(loop, demand, job, used, others=1).nonnegative_mean(),
+        )
+        return used, list_flushes(workload, loop, planned, whole, node_ranks, batch)
+
+    def run(one: StorageModel | None, draw: int, writes: Sequence[Flush] = ()) -> EpochTimes:
         return run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw, node_ranks, writes)
 
-    times = [run(storage, draw) for draw in range(DRAWS)]
+    drawn = [place_files(one) for one in draw_storages(storage, workload.seed)]
+    times = [run(used, draw, writes) for draw, (used, writes) in enumerate(drawn)]
+    storage, flushes = place_files(storage)
+    slowed = {
+        flush.cadence.checkpoint: (flush.seconds, tuple(writes[number].seconds for _, writes in drawn))
+        for number, flush in enumerate(flushes)
+    }
+    saves = tuple(one.slow_down(*slowed[one.checkpoint]) if one.checkpoint in slowed else one for one in saves)
     # Without a storage only compute may be drawn.
     same = loop.compute.time.is_constant
     ideal = [run(None, 0)] * DRAWS if same else [run(None, draw) for draw in range(DRAWS)]

@@ -8,7 +8,8 @@ from typing import Final
 
 from dliosim.measure.results.run_summary import Spread
 from dliosim.model import Job, StorageModel, Workload
-from dliosim.plan.predict.prediction import DRAWS, Limit, Prediction
+from dliosim.plan.predict.draws import DRAWS
+from dliosim.plan.predict.prediction import Limit, Prediction
 from dliosim.plan.predict.saves import SavePrediction
 from dliosim.plan.predict.virtual_epoch import requests_at_once
 from dliosim.readable import ABSENT, count, percent, seconds, size
@@ -52,7 +53,7 @@ def prediction_lines(
         *([("SCALE", f"scale={workload.scale} shrinks the workload; -D scale=1 is all of it")] * (workload.scale > 1)),
         *([("ALSO", f"not predicted: {', '.join(others)}; --loop NAME chooses")] if others else []),
         ("STEP", f"{_steps(one)}; first step {seconds(one.first_step, 2)}"),
-        ("LIMIT", f"{DRAWS} draws of {count(one.steps, 'step')}; {compared}; other jobs, page cache left out"),
+        ("LIMIT", f"{_draws(one, storage)}; {compared}; {_list_unpredicted(workload, 'page cache')} left out"),
     ]
     return first_lines(*fit_rows(title, rows))
 
@@ -102,13 +103,13 @@ def saves_table(rows: Sequence[SaveRow]) -> str:
     return format_columns(title, "ranks", named, [[one] for one in _SAVE_COLUMNS], SCREEN)
 
 
-def save_lines(name: str, rows: Sequence[SaveRow], storage: StorageModel) -> str:
+def save_lines(workload: Workload, rows: Sequence[SaveRow], storage: StorageModel) -> str:
     """Return the first lines for a workload that only saves and restores: about the last number of ranks."""
-    job = rows[-1].job
+    job, limit = rows[-1].job, f"no file system was compared; {_list_unpredicted(workload)} left out"
     where = f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"
-    title = fit_title(name_forms(name), [where], ["PREDICTED"], [f"storage {storage.name}", ""])
+    title = fit_title(name_forms(workload.name), [where], ["PREDICTED"], [f"storage {storage.name}", ""])
     shown = [(_SAVED[row.save.kind], _describe_save(row.save)) for row in rows if row.job == job]
-    return first_lines(*fit_rows(title, [*shown, ("LIMIT", "no file system was compared; other jobs are left out")]))
+    return first_lines(*fit_rows(title, [*shown, ("LIMIT", limit)]))
 
 
 _SAVED: Final = {"save": "SAVES", "restore": "RESTORE"}
@@ -126,9 +127,16 @@ def _time_between(whole: Prediction, save: SavePrediction) -> float | None:
     return whole.epoch_seconds * whole.loop.epochs / save.times
 
 
+def _times_of_draws(one: SavePrediction) -> str | None:
+    """Return the shortest and the longest time of the draws; None if they are the same."""
+    low, high = (seconds(value, 3) for value in (min(one.draws), max(one.draws)))
+    return f"{low} to {high}" if low != high else None
+
+
 _SAVE_COLUMNS: Final[list[Column[SaveRow]]] = [
     Column("bytes", lambda one: one.save.bytes, size_cell),
     Column("time", lambda one: one.save.seconds, time_cell),
+    Column("draws", lambda one: _times_of_draws(one.save), lambda text: text or ABSENT, optional=True),
     Column("rate", lambda one: one.save.bytes / one.save.seconds if one.save.seconds else None, rate_cell),
     Column("limit", lambda one: one.save.limit, str),
     Column("every", lambda one: one.between, time_cell, optional=True),
@@ -188,6 +196,19 @@ def _describe_range(one: Prediction, storage: StorageModel) -> str:
     assert storage.measured is not None
     least, greatest = size(storage.measured.least, 2), size(storage.measured.greatest, 2)
     return f"calls of {size(one.call, 2)}: {storage.name} was measured by calls of {least} to {greatest}"
+
+
+def _draws(one: Prediction, storage: StorageModel) -> str:
+    values = ", each with other values within `uncertain`" if storage.uncertain else ""
+    return f"{DRAWS} draws of {count(one.steps, 'step')}{values}"
+
+
+def _list_unpredicted(workload: Workload, *more: str) -> str:
+    """Return what else could slow the workload and is not predicted."""
+    saved = workload.checkpoints
+    drains = ["drains"] if any(one.drain for one in saved) else []
+    copies = ["copies of partners"] if any(one.partner for one in saved) else []
+    return ", ".join(["other jobs", *more, *drains, *copies])
 
 
 def _steps(one: Prediction) -> str:
@@ -259,6 +280,8 @@ def save_content(row: SaveRow) -> dict[str, object]:
         "times": save.times,
         "bytes": save.bytes,
         "seconds": save.seconds,
+        "seconds_low": min(save.draws),
+        "seconds_high": max(save.draws),
         "limited_by": save.limit,
         "in_background": save.in_background,
         "between_seconds": row.between,

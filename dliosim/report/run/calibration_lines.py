@@ -23,6 +23,11 @@ _MEASURED_BY: Final = {
 }
 
 
+#: A parameter that may be this far from its value, as a share of it, is not uncertain; none is more uncertain.
+_NARROWEST: Final = 0.001
+_WIDEST: Final = 0.95
+
+
 @dataclass(frozen=True, slots=True)
 class _Parameter:
     setting: str  #: setting of a storage, up to its value
@@ -56,7 +61,16 @@ def storage_text(found: Calibration, run: RunSummary, name: str) -> str:
         settings.append(f"    {one.setting} {one.show(one.spread.mean)}    # {low} to {high}: {one.source}")
     lines = [f"# {line}" for line in (*list_doubts(found, run), *list_unknowns(found))]
     settings.append("    measured 4 KiB to 1 MiB")
+    shares = {one.setting.split()[0]: _half_width(one.spread) for one in _list_parameters(found)}
+    uncertain = ", ".join(f"{name} {100 * share:.2g} %" for name, share in shares.items() if share)
+    settings += [f"    uncertain {uncertain}"] if uncertain else []
     return "\n".join(["dlio 1", *lines, f'storage {name} "{title}" {{', *settings, "}", ""])
+
+
+def _half_width(one: Spread) -> float:
+    """Return how far a parameter may be from its value, as a share of it: above 0.1 %, below 100 %, else 0."""
+    share = max(one.high - one.mean, one.mean - one.low) / one.mean
+    return min(share, _WIDEST) if share >= _NARROWEST else 0.0
 
 
 def list_doubts(found: Calibration, run: RunSummary) -> list[str]:

@@ -26,6 +26,7 @@ storage scratch "a Lustre of 16 servers" {
     step time  730 us
     step tail  pareto 3
     measured   4 KiB to 1 MiB
+    uncertain  latency 9 %, step time 0.5 %
 }
 """
 
@@ -57,6 +58,7 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
         730e-6,
         3.0,
         CallSizes(4 << 10, 1 << 20),
+        (("latency", 0.09), ("step time", 0.005)),
     )
 
 
@@ -82,6 +84,10 @@ def test_parameters_and_settings_are_overridden(tmp_path: Path) -> None:
         ("servers 2 of 1 GB/s\n step tail pareto 2", "E211"),
         ("servers 2 of 1 GB/s\n step time 1 ms\n step tail pareto 1", "E113"),
         ("servers 2 of 1 GB/s\n stripe 1 MiB over 4 servers", "E113"),
+        ("servers 2 of 1 GB/s\n uncertain servers 100 %", "E113"),
+        ("servers 2 of 1 GB/s\n uncertain servers 9", "E111"),
+        ("servers 2 of 1 GB/s\n uncertain latency 9 %", "E104"),
+        ("servers 2 of 1 GB/s\n uncertain servers 9 %, servers 8 %", "E102"),
         ("client 1 GB/s", "E003"),
         ("servers 2 of 1 GB/s\n serves 2", "E001"),
     ],
