@@ -147,10 +147,20 @@ def new_command(parsed: SimpleNamespace) -> int:
         free = " ".join(map(quote_word, [_free_name(given), *source]))
         hint = f"write `dliosim new {free}`, or change the one that is there"
         raise ExecutionError(f"cannot write {path}: it is there already{HELP}{hint}")
+    if parsed.generated and parsed.source is None:
+        raise UsageError(f"--generated: like which files?{HELP}write `--from FILES --generated`")
     text, place = _choose_text(parsed.source, given.name)
+    notes = list(_describe_files(place, re.findall('from files "(.*)"', text)[0]) if place else ())
+    if parsed.generated:
+        if place is None:
+            raise UsageError(f"--generated: {parsed.source} is a pattern{HELP}give files, or their folder, to --from")
+        from dliosim.commands.lookalike_pattern import make_lookalike
+
+        text, differences = make_lookalike(text, place)
+        notes, place = [*notes, *differences], None
     renamed = re.sub(r"^workload \w+", f"workload {name}", text, count=1, flags=re.MULTILINE)
     write_new(path, renamed.replace('"NAME/', f'"{name}/'))  # the template has its name in its paths, too
-    for line in _describe_files(place, re.findall('from files "(.*)"', text)[0]) if place else ():
+    for line in notes:
         sys.stderr.write(f"note: {printable(line)}\n")
     shown = printable(str(path)) + (f" --dir {printable(quote_word(str(place)))}" if place else "")
     sys.stderr.write(insert_program(f"wrote {printable(str(path))}; next: dliosim check {shown}\n"))

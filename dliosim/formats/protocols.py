@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias
 
 from dliosim.formats.unsupported import refuse_unused
 from dliosim.lazy_numpy import np
-from dliosim.model import Dataset
+from dliosim.model import Dataset, Shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -158,6 +158,10 @@ class Format(ABC):
         points outside itself; OSError as the calls do. Checks each number of the file against the file's size before it
         allocates memory by it.
         """
+
+    def shape(self, path: Path) -> Shape | None:
+        """Return the array that each sample of a file is, if the file says so and its arrays have one shape."""
+        return None
 
     def write_sidecar(self, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
         """Yield the sidecar of a file in pieces; the file's samples are `first` and those after it, of `sizes`."""

@@ -107,7 +107,7 @@ def _align_origins(lines: Sequence[_OutputLine]) -> str:
 
 def write_dataset(dataset: Dataset) -> str:
     """Return a pattern that prepares one data set; compiled for any job, it gives the same data set."""
-    settings = [f"    {head:<10} {value}" for head, value in _list_phrases("dataset", dataset)]
+    settings = [f"    {head:<10} {value}" for head, value in list_phrases("dataset", dataset)]
     head = ["dlio 1", "workload prepared", f"seed {dataset.seed}", f"dataset {dataset.name} {{"]
     return "\n".join([*head, *settings, "}", f"prepare {dataset.name}"])
 
@@ -148,7 +148,7 @@ class _PatternWriter:
     def _settings(self, kind: str, owner: Any, settings: Settings) -> Iterator[_OutputLine]:
         first = {line.head: line for line in reversed(settings.lines)}
         named = {(line.head, line.sub): line for line in reversed(settings.lines)}
-        for head, value in _list_phrases(kind, owner):
+        for head, value in list_phrases(kind, owner):
             if kind == "dataset" and owner.source and head not in first and head not in ("format", "root"):
                 continue  # the files say this
             if isinstance(owner, Loop) and not owner.dataset and head not in WITHOUT_DATA:
@@ -190,7 +190,7 @@ _VERB_HEADS: Final[dict[type, Callable[[Any], str]]] = {
 }
 
 
-def _list_phrases(kind: str, owner: Any) -> Iterator[tuple[str, str]]:
+def list_phrases(kind: str, owner: Any) -> Iterator[tuple[str, str]]:
     """Yield the keyword and the phrase of each setting of a dataclass; several phrases of a repeated setting."""
     for setting in list_settings(owner.__class__, kind):
         holder = getattr(owner, setting.inside) if setting.inside else owner

@@ -493,11 +493,13 @@ COMMANDS: Final = {
                 "copy a pattern that comes with dliosim, or read this file of yours, or the files of this folder",
                 dest="source",
             ),
+            _flag("--generated", "make data like the files of --from, so that layout, chunks and format can vary"),
         ),
         "Writes NAME.dlio, with the lines that most patterns have and what else each may be. Nothing is ever "
         "overwritten.\n\n  dliosim new mine                     a commented template\n"
         "  dliosim new mine --from cosmoflow    a copy, to change\n"
-        "  dliosim new mine --from data/a.h5    one that reads your files",
+        "  dliosim new mine --from data/a.h5    one that reads your files\n"
+        "  dliosim new mine --from data --generated  one that makes data like them",
     ),
     "import": Command(
         "commands.new_pattern:import_command",

@@ -29,7 +29,7 @@ from dliosim.formats.protocols import (
 )
 from dliosim.formats.unsupported import refuse_excess_units, refuse_sizes
 from dliosim.lazy_numpy import np
-from dliosim.model import ELEMENTS, Dataset
+from dliosim.model import ELEMENTS, Dataset, Shape
 
 _LARGEST_CHUNK: Final = (1 << 32) - 1
 """Bytes; readers before HDF5 2.0 keep the size in 32 bits."""
@@ -89,6 +89,12 @@ class Hdf5(Resolved, LibraryReadable):
         from dliosim.formats.hdf5.index import read_index
 
         return read_index(path, self.dataset.names)
+
+    def shape(self, path: Path) -> Shape | None:
+        """Return the shape of a sample in each data set."""
+        from dliosim.formats.hdf5.index import read_shape
+
+        return read_shape(path, self.dataset.names)
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Return a chunk as it was before its filters, padding included.

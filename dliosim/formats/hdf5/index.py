@@ -33,6 +33,7 @@ from dliosim.formats.hdf5.geometry import ChunkGrid, chunk_grid
 from dliosim.formats.header_scanner import FileLook, data_error, file_to_look_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter
 from dliosim.formats.unsupported import cure_names, quote_names
+from dliosim.model import ELEMENTS, Shape
 
 _MOST_OBJECTS: Final = 100_000
 _MOST_SHOWN: Final = 8
@@ -216,6 +217,17 @@ def read_index(path: Path, names: tuple[str, ...]) -> FileIndex:
             raise data_error(f"{path}: data sets have different numbers of samples: {text}")
         columns = tuple(column for _, _, column in found)
         return FileIndex(found[0][1], counted.look.size, columns, counted.touched, sum(row_bytes))
+
+
+def read_shape(path: Path, names: tuple[str, ...]) -> Shape | None:
+    """Return the shape of a sample in each data set that `read_index` finds; None if patterns have none, or several."""
+    with _open_counting(path) as (file, _):
+        found = {
+            Shape(_shape(name, dset)[1:], _element_type(name, dset).newbyteorder("=").name)
+            for name, dset in find_datasets(file, path, names)
+        }
+    one = found.pop()
+    return one if not found and one.extents and one.element in ELEMENTS else None
 
 
 @contextmanager

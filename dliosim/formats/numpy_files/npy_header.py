@@ -19,7 +19,7 @@ from dliosim.formats.header_scanner import data_error, file_to_look_at, report_d
 from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Filter, Framed, LibraryReadable
 from dliosim.formats.unsupported import refuse_sizes, refuse_unused
 from dliosim.lazy_numpy import np
-from dliosim.model import Dataset, Shape
+from dliosim.model import ELEMENTS, Dataset, Shape
 
 LARGEST_HEADER: Final = 1 << 16
 """The largest header that is read, bytes; numpy itself refuses more than 10,000 characters."""
@@ -202,6 +202,13 @@ def _single_row(array: Array, where: str) -> SampleRows:
     return SampleRows(1, array.size, False)
 
 
+def shape_of_rows(array: Array, rows: SampleRows) -> Shape | None:
+    """Return the shape of the samples of an array; None if patterns have no such elements."""
+    element = array.dtype.newbyteorder("=").name
+    extents = array.shape[1:] if rows.counted else array.shape
+    return Shape(extents, element) if element in ELEMENTS and extents else None
+
+
 def array_column(rows: SampleRows, offset: int, encoded: int | None = None, filters: tuple[Filter, ...] = ()) -> Column:
     """Return the column of an array at `offset` of its file: one unit, or none if it is empty.
 
@@ -296,6 +303,12 @@ class Npy(LibraryReadable, Framed):
             raise data_error(f"{path} has {size} bytes, and by its header, {array}, it has {array.header + array.size}")
         rows = sample_rows(array, self.dataset, str(path))
         return FileIndex(rows.samples, size, (array_column(rows, array.header),), array.header, rows.size)
+
+    def shape(self, path: Path) -> Shape | None:
+        """Return the shape of the array, without the axis that counts samples."""
+        with file_to_look_at(path) as look:
+            array = parse_array_header(lambda most: look.read(most, 0), str(path))
+        return shape_of_rows(array, sample_rows(array, self.dataset, str(path)))
 
     def open_library(self, path: Path, comm: object | None, collective: bool) -> ArrayFile:
         """Open a file by `numpy.load`, which does not use MPI."""

@@ -27,6 +27,7 @@ from dliosim.formats.numpy_files.npy_header import (
     parse_array_header,
     refuse_arrays,
     sample_rows,
+    shape_of_rows,
 )
 from dliosim.formats.numpy_files.zip_headers import (
     DEFLATED,
@@ -54,7 +55,7 @@ from dliosim.formats.protocols import (
 )
 from dliosim.formats.unsupported import cure_names, refuse_sizes
 from dliosim.lazy_numpy import np
-from dliosim.model import Dataset
+from dliosim.model import Dataset, Shape
 
 _FILE: Final = f"{MEMBER}.npy"
 _BATCH: Final = 4 << 20
@@ -91,24 +92,34 @@ class Npz(LibraryReadable):
         """
         with file_to_look_at(path) as look:
             directory = read_directory(look, path)
-            columns: list[Column] = []
-            sample_bytes = 0
-            touched = directory.touched
-            first: SampleRows | None = None
-            for member in _select_members(directory, self.dataset.names, path):
-                where = f"`{member.name[:60]}` in {path}"
-                offset = data_offset(look, member, directory, path)
-                array = parse_array_header(partial(_read_beginning, look, member, offset, where), where)
-                if array.header + array.size != member.size:
-                    text = f"{where} has {member.size} bytes, and by its header, {array}, {array.header + array.size}"
-                    raise data_error(text)
-                rows = sample_rows(array, self.dataset, where, first)
-                first = first or rows
-                columns.append(_column(member, array, rows, offset))
-                sample_bytes += rows.size
-                touched += offset - member.offset + array.header
-        assert first is not None
-        return FileIndex(first.samples, look.size, tuple(columns), min(look.size, touched), sample_bytes)
+            found = list(self._list_arrays(look, directory, path))
+        touched = directory.touched + sum(offset - member.offset + array.header for member, array, _, offset in found)
+        columns = tuple(_column(*each) for each in found)
+        rows = [one for _, _, one, _ in found]
+        return FileIndex(rows[0].samples, look.size, columns, min(look.size, touched), sum(one.size for one in rows))
+
+    def shape(self, path: Path) -> Shape | None:
+        """Return the shape of each array, without the axis that counts samples."""
+        with file_to_look_at(path) as look:
+            found = self._list_arrays(look, read_directory(look, path), path)
+            shapes = {shape_of_rows(array, rows) for _, array, rows, _ in found}
+        return shapes.pop() if len(shapes) == 1 else None
+
+    def _list_arrays(
+        self, look: FileLook, directory: Directory, path: Path
+    ) -> Iterator[tuple[ZipMember, Array, SampleRows, int]]:
+        """Yield each array that is read: its member, its header, its samples, and the offset of the member's data."""
+        first: SampleRows | None = None
+        for member in _select_members(directory, self.dataset.names, path):
+            where = f"`{member.name[:60]}` in {path}"
+            offset = data_offset(look, member, directory, path)
+            array = parse_array_header(partial(_read_beginning, look, member, offset, where), where)
+            if array.header + array.size != member.size:
+                text = f"{where} has {member.size} bytes, and by its header, {array}, {array.header + array.size}"
+                raise data_error(text)
+            rows = sample_rows(array, self.dataset, where, first)
+            first = first or rows
+            yield member, array, rows, offset
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Inflate a whole member and check its CRC; return rows of a stored one as they are. ExecutionError [R401]."""
