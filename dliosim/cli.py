@@ -7,13 +7,12 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from importlib import import_module
 from pathlib import Path
 from time import sleep
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from dliosim.commands.command_line.program import insert_program
+from dliosim.commands.command_line.program import insert_program, load_named
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.launcher import launcher_rank, launcher_size, library_environment
 from dliosim.commands.job.signals import capture_signals
@@ -63,7 +62,7 @@ def _run_on_ranks(given: Sequence[str]) -> int:
         world = _load_comm_world()
         from dliosim.commands.job.setup import run_on_ranks
 
-        command = _load_named(f"commands.{given[0]}:{given[0].title()}Command")
+        command = load_named(f"commands.{given[0]}:{given[0].title()}Command")
     return run_on_ranks(world, given, parsed, command)
 
 
@@ -72,7 +71,7 @@ def _run_alone(parsed: SimpleNamespace) -> int:
     try:
         # Else numpy would start a thread for each core, for linear algebra that no command uses.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        status: int = _load_named(parsed.function)(parsed)
+        status: int = load_named(parsed.function)(parsed)
         sys.stdout.flush()
     except (BrokenPipeError, DliosimError):
         raise
@@ -80,12 +79,6 @@ def _run_alone(parsed: SimpleNamespace) -> int:
         discard_output()
         raise ExecutionError(f"{error.filename or 'standard output'} cannot be written: {error.strerror}") from error
     return status
-
-
-def _load_named(place: str) -> Any:
-    """Return a function or class of `dliosim` by its place, `module:name`."""
-    module, name = place.split(":")
-    return getattr(import_module(f"dliosim.{module}"), name)
 
 
 def _load_comm_world() -> MPI.Intracomm:

@@ -6,8 +6,9 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import count, islice
 from pathlib import Path
@@ -16,9 +17,10 @@ from types import SimpleNamespace
 from typing import Final
 
 from dliosim import PATTERNS
+from dliosim.commands.command_line.command_table import TRACE_READER
 from dliosim.commands.command_line.parser import quote_word
 from dliosim.commands.command_line.pattern_files import holds_results, list_names, print_report
-from dliosim.commands.command_line.program import insert_program
+from dliosim.commands.command_line.program import insert_program, load_named
 from dliosim.commands.job.terminal import print_text
 from dliosim.dlio import ENDINGS
 from dliosim.dlio.config import find_workload_file
@@ -114,12 +116,8 @@ train {
 expect utilization of train at least 90 %
 """
 
-#: Endings of logs of I/O, and what writes them.
-_TRACES: Final = {
-    r"\.pfw(\.gz)?$": "a trace of DFTracer",
-    r"\.darshan$": "a log of Darshan",
-    "^trace.h5$": "a trace of dliosim",
-}
+#: Endings of logs of I/O.
+_TRACES: Final = (".pfw", ".pfw.gz", ".darshan")
 _LOOKED_AT: Final = 1000  # files of a folder
 _SHOWN: Final = 3  # names of files that are left out
 
@@ -147,30 +145,79 @@ def new_command(parsed: SimpleNamespace) -> int:
         free = " ".join(map(quote_word, [_free_name(given), *source]))
         hint = f"write `dliosim new {free}`, or change the one that is there"
         raise ExecutionError(f"cannot write {path}: it is there already{HELP}{hint}")
-    if parsed.generated and parsed.source is None:
-        raise UsageError(f"--generated: like which files?{HELP}write `--from FILES --generated`")
-    text, place = _choose_text(parsed.source, given.name)
-    notes = list(_describe_files(place, re.findall('from files "(.*)"', text)[0]) if place else ())
-    if parsed.generated:
-        if place is None:
-            raise UsageError(f"--generated: {parsed.source} is a pattern{HELP}give files, or their folder, to --from")
-        from dliosim.commands.lookalike_pattern import make_lookalike
-
-        text, differences = make_lookalike(text, place)
-        notes, place = [*notes, *differences], None
-    renamed = re.sub(r"^workload \w+", f"workload {name}", text, count=1, flags=re.MULTILINE)
+    draft = _draft_pattern(parsed.source, parsed.generated, given.name)
+    renamed = re.sub(r"^workload \w+", f"workload {name}", draft.text, count=1, flags=re.MULTILINE)
     write_new(path, renamed.replace('"NAME/', f'"{name}/'))  # the template has its name in its paths, too
-    for line in notes:
+    for line in draft.notes:
         sys.stderr.write(f"note: {printable(line)}\n")
-    shown = printable(str(path)) + (f" --dir {printable(quote_word(str(place)))}" if place else "")
-    sys.stderr.write(insert_program(f"wrote {printable(str(path))}; next: dliosim check {shown}\n"))
     indent = " " * (len(printable(str(path))) + 8)
-    then, compute = ("then, with your step time", " -D 'compute=20 ms'") if place else ("then", "")
-    sys.stderr.write(insert_program(f"{indent}{then}: mpiexec -n 2 dliosim run {shown}{compute}\n"))
-    if place and re.search(_HDF5_FILES, text):
-        line = f"or, next to h5py: mpiexec -n 2 dliosim compare {shown} {_READERS_OF_HDF5}"
+    first, *others = _list_next_lines(draft, given, path)
+    sys.stderr.write(insert_program(f"wrote {printable(str(path))}; next: {first}\n"))
+    for line in others:
         sys.stderr.write(insert_program(f"{indent}{line}\n"))
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """The text of a pattern, and what it was made of."""
+
+    text: str  #: with NAME for its name
+    notes: Sequence[str] = ()  #: what to know of it
+    place: Path | None = None  #: the folder of the files that it reads
+    trace: str = ""  #: the trace that it was made of
+    ranks: int = 2  #: ranks on which to run it
+
+
+def _draft_pattern(source: str | None, generated: bool, made: str) -> _Draft:
+    """Return the pattern that was asked for: a template, a shipped one, or for files or a trace; `made` is its name."""
+    if source is None:
+        if generated:
+            raise UsageError(f"--generated: like which files?{HELP}write `--from FILES --generated`")
+        return _Draft(_TEMPLATE)
+    is_pattern = source.removesuffix(".dlio") in list_names() or source.endswith((".dlio", *ENDINGS))
+    named = None if is_pattern else _name_data(Path(source))
+    if named is None:
+        if generated:
+            raise UsageError(f"--generated: {source} is a pattern{HELP}give files, or their folder, to --from")
+        return _Draft(_read_shipped(source, made))
+    folder, files = named
+    if _find_trace(folder, files):
+        return _draft_from_trace(source, generated)
+    if holds_results(source):
+        text = f"--from {source}: it has results of dliosim, and no data that a job reads"
+        raise UsageError(f"{text}{HELP}write `dliosim report {quote_word(source)}`")
+    text, notes = _write_reader(folder, files), list(_describe_files(folder, files))
+    if not generated:
+        return _Draft(text, notes, folder)
+    from dliosim.commands.lookalike_pattern import make_lookalike
+
+    text, differences = make_lookalike(text, folder)
+    return _Draft(text, [*notes, *differences])
+
+
+def _draft_from_trace(source: str, generated: bool) -> _Draft:
+    """Return the pattern of a job by its trace."""
+    if generated:
+        raise UsageError(f"--generated: {source} is a trace{HELP}leave --generated out: its pattern makes its data")
+    text, notes, ranks = load_named(TRACE_READER)(Path(source))
+    return _Draft(text, notes, trace=source, ranks=ranks)
+
+
+def _list_next_lines(draft: _Draft, given: Path, path: Path) -> Iterator[str]:
+    """Yield the commands to type next."""
+    shown, place = printable(quote_word(str(path))), draft.place
+    if draft.trace:
+        results = quote_word(f"{given}-run")
+        yield f"mpiexec -n {draft.ranks} dliosim run {shown} --trace --output {results}"
+        yield f"then, what differs: dliosim analyze {printable(quote_word(draft.trace))} {results}"
+        return
+    shown += f" --dir {printable(quote_word(str(place)))}" if place else ""
+    yield f"dliosim check {shown}"
+    then, compute = ("then, with your step time", " -D 'compute=20 ms'") if place else ("then", "")
+    yield f"{then}: mpiexec -n 2 dliosim run {shown}{compute}"
+    if place and re.search(_HDF5_FILES, draft.text):
+        yield f"or, next to h5py: mpiexec -n 2 dliosim compare {shown} {_READERS_OF_HDF5}"
 
 
 def _free_name(given: Path) -> str:
@@ -185,15 +232,8 @@ def _describe_import(file: str, name: str) -> str:
     return f"`{line}` makes a pattern of a workload file of DLIO"
 
 
-def _choose_text(source: str | None, made: str) -> tuple[str, Path | None]:
-    """Return the text to begin with, and the folder of the files that it reads; `made` is the name of the pattern."""
-    if source is None:
-        return _TEMPLATE, None
-    is_pattern = source.removesuffix(".dlio") in list_names() or source.endswith((".dlio", *ENDINGS))
-    if is_pattern or not (named := _name_data(Path(source))):
-        return _read_shipped(source, made), None
-    folder, files = named
-    _refuse_trace(source, folder, files)
+def _write_reader(folder: Path, files: str) -> str:
+    """Return a pattern that reads files below a folder."""
     text = _OWN_FILES.replace("FILES", files)
     if line := _name_arrays(folder, files):
         text = re.sub("# datasets .*", line, text)
@@ -201,17 +241,13 @@ def _choose_text(source: str | None, made: str) -> tuple[str, Path | None]:
         text = text.replace("# format   hdf5             #", "format     raw              #")
     if re.search(_HDF5_FILES, text):  # the comparison with h5py has no compute, so no utilization
         text = re.sub(r"\n#[^\n]*\nexpect [^\n]*\n", "", text)
-    return text, folder
+    return text
 
 
-def _refuse_trace(source: str, folder: Path, files: str) -> None:
-    """Raise UsageError for logs of I/O, which are no samples, with what reads them."""
+def _find_trace(folder: Path, files: str) -> bool:
+    """Return whether the first of some files is a log of I/O."""
     first = next((one.name for one in sorted(islice(folder.glob(files), _LOOKED_AT)) if one.is_file()), files)
-    kind = next((kind for ending, kind in _TRACES.items() if re.search(ending, first)), "")
-    if kind or holds_results(source):
-        command = "analyze" if kind else "report"
-        text = f"--from {source}: {first} is {kind}" if kind else f"--from {source}: it has results of dliosim"
-        raise UsageError(f"{text}, and no data that a job reads{HELP}write `dliosim {command} {quote_word(source)}`")
+    return first == "trace.h5" or first.endswith(_TRACES) or (folder / "trace.h5").is_file()
 
 
 def _describe_files(folder: Path, files: str) -> Iterator[str]:

@@ -183,22 +183,22 @@ def test_what_cannot_be_written_is_said(
 
 
 @pytest.mark.parametrize(
-    ("files", "given", "said"),
+    ("files", "given", "status", "said"),
     [
-        (["d/a.pfw", "d/b.pfw"], "d", "write `dliosim analyze d`"),
-        (["d/a.pfw.gz"], "d/a.pfw.gz", "write `dliosim analyze d/a.pfw.gz`"),
-        (["d/more/x.darshan"], "d", "write `dliosim analyze d`"),
-        (["d/results.json"], "d", "write `dliosim report d`"),
-        (["d/results.json", "d/trace.h5"], "d", "write `dliosim analyze d`"),
+        (["d/a.pfw", "d/b.pfw"], "d", 1, "d has no event of DFTracer"),
+        (["d/a.pfw.gz"], "d/a.pfw.gz", 1, "no event of DFTracer"),
+        (["d/x.darshan"], "d/x.darshan", 1, "no event"),
+        (["d/results.json"], "d", 2, "write `dliosim report d`"),
+        (["d/results.json", "d/trace.h5"], "d", 1, "cannot be read as a trace of dliosim"),
     ],
 )
-def test_logs_and_results_are_no_data(
-    files: list[str], given: str, said: str, capsys: pytest.CaptureFixture[str]
+def test_logs_of_a_job_are_read_as_such_and_results_are_no_data(
+    files: list[str], given: str, status: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for file in files:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).write_text("[\n")
-    assert main(["new", "mine", "--from", given]) == 2
+    assert main(["new", "mine", "--from", given]) == status
     assert said in capsys.readouterr().err
     assert not Path("mine.dlio").exists()
 

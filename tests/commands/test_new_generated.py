@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.cli import main
-from dliosim.execute.datasets.lookalike import fit_sizes
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Chunk, Compression, Dataset, Job, Layout, Shape
 from dliosim.model.counter_rng import draw, key
+from dliosim.model.fitted_sizes import fit_sizes
 
 WAVES = np.cumsum(np.random.default_rng(1).normal(size=1 << 20))
 

@@ -112,12 +112,16 @@ class View:
 
     @cached_property
     def basic(self) -> Bools:
-        """The operations of the lowest layer that a file has, so that no byte counts twice; (n,)."""
+        """The operations of the lowest layer that has their kind on a file, so that no byte counts twice; (n,).
+
+        A file may be written by one layer and read by another.
+        """
         rows = np.flatnonzero(self.operations)
-        layers = len(LAYERS)
+        layers, kinds = len(LAYERS), len(KINDS)
         files = self.events.file[rows].astype(np.int64) + 1  # the first is that of events without a file
+        files = files * kinds + self.events.kind[rows]
         layer = self.events.layer[rows]
-        size = (len(self.events.files) + 1) * layers
+        size = (len(self.events.files) + 1) * kinds * layers
         seen = np.bincount(files * layers + layer, minlength=size).reshape(-1, layers)
         lowest = layers - 1 - np.argmax(seen[:, ::-1] > 0, axis=1)
         found = np.zeros(len(self.events), np.bool_)

@@ -41,6 +41,7 @@ class Changes:
 
     times: tuple[Change, ...]  #: times of a mean rank, s; the largest change first
     others: tuple[Change, ...]  #: figures without a cost in time, the largest relative change first
+    same: tuple[str, ...]  #: names of such figures that did not change
     appeared: tuple[Finding, ...]  #: insights that the second job alone has
     gone: tuple[Finding, ...]  #: insights that the first job alone has
 
@@ -60,6 +61,7 @@ def find_changes(first: Figures, second: Figures, before: Sequence[Finding], aft
     return Changes(
         tuple(sorted((one for one in costs if abs(one.cost) > least), key=lambda one: -abs(one.cost))),
         tuple(sorted((one for one in others if one.share > _LEAST_SHARE), key=lambda one: -one.share)),
+        tuple(one.what for one in others if one.share <= _LEAST_SHARE),
         tuple(one for one in after if one.is_met and one.insight.name not in names[0]),
         tuple(one for one in before if one.is_met and one.insight.name not in names[1] | unknown),
     )

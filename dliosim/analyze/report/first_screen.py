@@ -155,10 +155,13 @@ def explain_insight(name: str) -> str:
 def format_changes(changes: Changes, names: Sequence[str]) -> str:
     """Return what changed from one job to another, as text."""
     lines = _wrap([f"From {names[0]} to {names[1]}:"])
+    differs = ", ".join(one.what for one in changes.others)
+    verdict = f"not the same I/O: other {differs}" if differs else "the same I/O"
+    lines += _wrap([f"{verdict}; within 5 %: {', '.join(changes.same) or 'nothing'}"])
     for word, found in (("new", changes.appeared), ("gone", changes.gone)):
         lines += _wrap([f"{word}: {one.insight.name}: {one.found.words}" for one in found if one.found])
-    if not changes.times and not changes.others:
-        lines.append("No time changed by 0.5 % of the job, and no other figure by 5 %.")
+    if not changes.times:
+        lines.append("No time changed by 0.5 % of the job.")
     tables = [format_table(one, SCREEN) for one in changes_tables(changes, names)]
     return "\n\n".join(["\n".join(lines), *tables]) + "\n"
 

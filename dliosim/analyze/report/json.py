@@ -32,6 +32,7 @@ def changes_json(changes: Changes, names: Sequence[str]) -> str:
         "schema_version": SCHEMA_VERSION,
         "jobs": names,
         **{side: [asdict(one) for one in getattr(changes, side)] for side in ("times", "others")},
+        "same": changes.same,
         **{side: list(map(_finding, getattr(changes, side))) for side in ("appeared", "gone")},
     }
     return _line(content)

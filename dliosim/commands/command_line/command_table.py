@@ -230,6 +230,9 @@ def _find_missing_mtbf(parsed: SimpleNamespace, *names: str) -> str:
     return ""
 
 
+#: The function that makes a pattern of a trace, which `new` calls: nothing of the core imports the analysis.
+TRACE_READER: Final = "analyze.commands.infer:make_pattern"
+
 COMMANDS: Final = {
     "patterns": Command(
         "commands.check_plan_explain:patterns_command",
@@ -490,7 +493,8 @@ COMMANDS: Final = {
             _option("name NAME", "of the pattern; the file is NAME.dlio"),
             _option(
                 "--from PATTERN|FILE",
-                "copy a pattern that comes with dliosim, or read this file of yours, or the files of this folder",
+                "copy a pattern that comes with dliosim, read this file of yours or the files of this folder, or do "
+                "what a trace shows (.pfw, .darshan, results of `run --trace`)",
                 dest="source",
             ),
             _flag("--generated", "make data like the files of --from, so that layout, chunks and format can vary"),
@@ -499,7 +503,8 @@ COMMANDS: Final = {
         "overwritten.\n\n  dliosim new mine                     a commented template\n"
         "  dliosim new mine --from cosmoflow    a copy, to change\n"
         "  dliosim new mine --from data/a.h5    one that reads your files\n"
-        "  dliosim new mine --from data --generated  one that makes data like them",
+        "  dliosim new mine --from data --generated  one that makes data like them\n"
+        "  dliosim new mine --from job.pfw.gz   one that does what this job did",
     ),
     "import": Command(
         "commands.new_pattern:import_command",

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+
+def load_named(place: str) -> Any:
+    """Return a function or class of `dliosim` by its place, `module:name`."""
+    module, name = place.split(":")
+    return getattr(import_module(f"dliosim.{module}"), name)
 
 
 def find_program() -> str:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from dliosim.execute.payload.payload_format import PERIOD, dress_function, fill_part
 from dliosim.formats.protocols import ENCODED, Column, ExistingFiles, FileIndex, Filter, Framed
 from dliosim.formats.registry import bind
-from dliosim.model import Chunk, Compression, Dataset, Distribution, Layout, Shape, constant
-from dliosim.model.counter_rng import draw, key
+from dliosim.model import Chunk, Compression, Dataset, Layout, Shape, constant
+from dliosim.model.counter_rng import key
+from dliosim.model.fitted_sizes import fit_sizes
 from dliosim.readable import count
 
 Ints = NDArray[np.int64]
@@ -37,8 +38,6 @@ _PIECES: Final = 32
 _PIECE: Final = 256 << 10
 #: Ratios below this are those of random bytes.
 _RANDOM: Final = 1.02
-#: Draws by which distributions are compared with sizes.
-_DRAWS: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,29 +143,6 @@ def _strip_frames(base: Dataset, lengths: Ints) -> Sizes:
         return lengths.astype(np.float64)
     frames = form.length(lengths) - lengths
     return np.maximum(lengths - frames, 1).astype(np.float64)
-
-
-def fit_sizes(sizes: Sizes) -> tuple[Distribution, float]:
-    """Return the distribution nearest to some sizes, clipped to the least and the greatest, and its error.
-
-    The error is the greatest difference between the shares of sizes up to any one (Kolmogorov and Smirnov).
-    """
-    low, high = float(sizes.min()), float(sizes.max())
-    if low == high:
-        return constant(low), 0.0
-    mean, stdev = (float(np.rint(value)) for value in (sizes.mean(), sizes.std()))
-    candidates = [Distribution("uniform", (low, high))]
-    candidates += [Distribution(kind, (mean, max(stdev, 1.0)), low, high) for kind in ("normal", "lognormal", "gamma")]
-    ordered = np.sort(sizes)
-
-    def error(drawn: Distribution) -> float:
-        made = np.sort(draw(drawn, key(0, "size"), np.arange(_DRAWS)))
-        every = np.concatenate([ordered, made])
-        shares = (np.searchsorted(some, every, "right") / len(some) for some in (ordered, made))
-        return float(np.abs(next(shares) - next(shares)).max())
-
-    best = min(candidates, key=error)
-    return best, error(best)
 
 
 def _measure_ratio(paths: list[Path], indexes: list[FileIndex]) -> float:

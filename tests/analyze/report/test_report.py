@@ -157,6 +157,7 @@ def test_changes_are_by_what_they_cost() -> None:
     assert "-500 ms" in text and "+100 ms" in text and "0.375 x" in text
     assert max(map(len, text.splitlines())) <= SCREEN
     assert json.loads(changes_json(changes, ("a", "b")))["times"][0]["first"] > 0
+    assert "operations" in changes.same
 
 
 def test_what_one_trace_does_not_say_has_not_changed() -> None:
@@ -176,7 +177,9 @@ def test_a_job_has_no_changes_from_itself() -> None:
     one = figures(all_at_once())
     changes = find_changes(one, one, judge(one), judge(one))
     assert (changes.times, changes.others, changes.appeared, changes.gone) == ((), (), (), ())
-    assert "No time changed" in format_changes(changes, ("a", "b"))
+    assert len(changes.same) >= 5
+    text = format_changes(changes, ("a", "b"))
+    assert "No time changed" in text and "the same I/O; within 5 %: ranks, operations" in " ".join(text.split())
 
 
 def test_a_fleet_has_a_row_for_each_job_by_the_slowest_ranks_io() -> None:

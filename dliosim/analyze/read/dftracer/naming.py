@@ -118,6 +118,8 @@ def number_processes(
         others = same_pid.get((parent.host, parent.pid), ())
         if parent not in known and len(others) == 1:
             parents[process] = others[0]
+    if not ranks and len(roots := {_find_root(process, parents) for process in known}) == 1:
+        ranks[roots.pop()] = 0  # a job of one process, with workers that it started
     all_ranks = {process: _rank(process, ranks, parents) for process in known}
     order = sorted(all_ranks, key=lambda process: (all_ranks[process] < 0, all_ranks[process], process))
     numbers = {process: number for number, process in enumerate(order)}
@@ -132,6 +134,13 @@ def _rank(process: _ProcessKey, ranks: Mapping[_ProcessKey, int], parents: Mappi
             return ranks[process]
         process = parents.get(process, process)
     return UNKNOWN
+
+
+def _find_root(process: _ProcessKey, parents: Mapping[_ProcessKey, _ProcessKey]) -> _ProcessKey:
+    """Return the farthest parent of a process that is known."""
+    for _ in range(_MOST_GENERATIONS):
+        process = parents.get(process, process)
+    return process
 
 
 def number_files(keys: Iterable[Any], hashes: HashNames) -> tuple[tuple[str, ...], Int32s, Bools]:

@@ -1,0 +1,1 @@
+"""A pattern out of a trace: what an application read, computed and saved, as the language says it."""

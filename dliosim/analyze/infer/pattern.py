@@ -1,0 +1,206 @@
+"""The text of a pattern that does what a trace shows, each line with how sure it is and from what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from dliosim.analyze.figures.view import View
+from dliosim.analyze.infer.loops import Fact, LoopFacts, list_loops
+from dliosim.analyze.infer.reads import DataFiles, list_data_files
+from dliosim.analyze.infer.saves import SaveFacts, list_saves
+from dliosim.errors import TraceError
+from dliosim.language.settings.phrases import write_distribution, write_size
+from dliosim.model.fitted_sizes import fit_sizes
+from dliosim.readable import count, percent
+
+#: Settings of a loop in the order in which they are written.
+_ORDER: Final = (*("batch", "last batch", "shard", "shuffle", "api", "transfer", "open", "readers", "compute", "sync"),)
+#: What a loop of a pattern has by default, so that no line says it.
+_USUAL: Final = {"shard": "by sample", "transfer": "", "last batch": "drop", "api": "posix"}
+#: Columns before a comment.
+_WIDTH: Final = 46
+
+
+@dataclass(frozen=True, slots=True)
+class InferredPattern:
+    """A pattern out of a trace."""
+
+    text: str  #: the pattern, with `NAME` for its name
+    explained: dict[str, float]  #: share of the trace's bytes, operations and files that it stands for
+    ranks: int  #: ranks of the trace
+    doubts: int  #: values that are guesses, or unknown
+
+
+def infer_pattern(view: View) -> InferredPattern:
+    """Return the pattern of a job by its trace; TraceError if that is incomplete, or nothing was read or saved."""
+    if view.trace.incomplete:
+        raise TraceError(f"{view.trace.path} is incomplete, so its job is unknown: {view.trace.incomplete[0]}")
+    if not len(view.events):
+        raise TraceError(f"{view.trace.path} has sums and no calls: record calls, as by DXT or DFTracer")
+    datasets = list_data_files(view)
+    loops = list_loops(view, datasets)
+    saves = list(list_saves(view, datasets, next((loop for loop in loops if loop.steps), None)))
+    if not loops and not saves:
+        raise TraceError(f"{view.trace.path} has no reads of data and no saves")
+    names = {id(data): f"data{number}" if number > 1 else "data" for number, data in enumerate(datasets, 1)}
+    lines = list(_write_lines(view, datasets, loops, saves, names))
+    facts = [fact for some in (*(one.facts for one in loops), *(one.facts for one in saves)) for fact in some.values()]
+    explained = _measure_explained(view, datasets, saves)
+    shares = ", ".join(f"{percent(share, 3)} of its {what}" for what, share in explained.items())
+    text = "\n".join([*lines, "", f"# This stands for {shares}.", ""])
+    ranks = len({one.rank for one in view.events.processes if one.rank >= 0}) or len(view.groups)
+    return InferredPattern(text, explained, ranks, sum(not fact.is_sure for fact in facts))
+
+
+def _write_lines(
+    view: View,
+    datasets: Sequence[DataFiles],
+    loops: Sequence[LoopFacts],
+    saves: Sequence[SaveFacts],
+    names: dict[int, str],
+) -> Iterator[str]:
+    yield f"# What a job did by its trace ({view.trace.source}): each line says from what, and `?` marks guesses"
+    yield "dlio 1"
+    yield 'workload NAME "as in a trace"'
+    for data in datasets:
+        yield ""
+        yield f"dataset {names[id(data)]} {{"
+        yield from _lines_of(_describe_files(data, f"NAME/{names[id(data)]}"))
+        yield "}"
+    kept = {id(one): f"model{number}" if number > 1 else "model" for number, one in enumerate(saves, 1)}
+    for one in saves:
+        yield ""
+        yield f"checkpoint {kept[id(one)]} {{"
+        yield from _lines_of(one.facts)
+        yield f'    path         "NAME/{kept[id(one)]}"'
+        yield "}"
+    yield ""
+    for data in datasets:
+        yield f"prepare {names[id(data)]}"
+    if datasets:
+        yield "drop caches"
+    main = next((loop for loop in loops if loop.steps), None)
+    inner = {id(other): outer for outer in loops for other in loops if _is_within(view, other, outer)}
+    for number, loop in enumerate(loops):
+        if id(loop) in inner:
+            continue
+        yield ""
+        yield f"train{f' loop{number + 1}' if number else ''} {{"
+        yield from _loop_lines(loop, names)
+        for one in saves if loop is main else ():
+            if one.cadence:
+                yield _line("checkpoint", Fact(f"{kept[id(one)]} {one.cadence}", count(one.saves, "save")))
+        for other in loops:
+            if inner.get(id(other)) is loop:
+                every = max(round(loop.epochs / max(other.epochs, 1)), 1)
+                yield f"    evaluate loop{list(loops).index(other) + 1} every {count(every, 'epoch')} {{"
+                yield from (f"    {line}" for line in _loop_lines(replace(other, facts=_drop_epochs(other)), names))
+                yield "    }"
+        yield "}"
+    for one in saves:
+        if not one.cadence:
+            yield from _repeat([f"save {kept[id(one)]}"], one.saves)
+        if one.restores:
+            everything = ["    reads everything", "}"] if one.reads_everything else []
+            block = [f"restore {kept[id(one)]}{' {' * bool(everything)}", *everything]
+            yield from _repeat(block, one.restores)
+
+
+def _drop_epochs(loop: LoopFacts) -> dict[str, Fact]:
+    return {head: fact for head, fact in loop.facts.items() if head != "epochs"}
+
+
+def _repeat(lines: Sequence[str], times: int) -> Iterator[str]:
+    yield from [f"repeat {times} {{", *(f"    {line}" for line in lines), "}"] if times > 1 else lines
+
+
+def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
+    files, reads = len(data.paths), data.reads
+    first = np.unique(reads.sample, return_index=True)[1]
+    size, error = fit_sizes(reads.size[first].astype(np.float64))
+    layout = "file per sample" if data.is_whole else "shared file" if files == 1 else count(files, "file")
+    if data.folders > 1 and layout != "shared file":
+        layout += f" in {data.folders} folders"
+    seen = f"{len(first):_} were read"
+    varied = f"differ from this by {percent(error, 2)} of samples at most"
+    why = "as read" if size.is_constant else varied
+    if not data.is_seen:
+        why = "calls that are not in the trace have read more: it moves in the files beyond its reads"
+    return {
+        "samples": Fact(f"{data.samples}", seen),
+        "size": Fact(write_distribution(size, write_size), why, data.is_seen),
+        "layout": Fact(layout, f"{count(files, 'file')}, read {'whole' if data.is_whole else 'in part'}"),
+        "format": Fact("raw", f"files end with {data.suffix or 'nothing'}: as many bytes, whatever is in them", False),
+        "path": Fact(f'"{path}"', ""),
+    }
+
+
+def _loop_lines(loop: LoopFacts, names: dict[int, str]) -> Iterator[str]:
+    data = loop.data
+    if data is not None:
+        yield _line("read", Fact(names[id(data)], ""))
+    if "epochs" in loop.facts:
+        yield _line("epochs", loop.facts["epochs"])
+    for head in _ORDER:
+        fact = loop.facts.get(head)
+        if fact is not None and fact.value != _USUAL.get(head, None):
+            yield _line(head, fact)
+    if data is None and loop.steps:
+        yield _line("steps", Fact(str(loop.steps), "steps of the trace"))
+    elif data is not None and (limit := _find_step_limit(loop, data)):
+        yield _line("steps", Fact(str(limit), "steps of the trace; the data would last for more"))
+
+
+def _find_step_limit(loop: LoopFacts, data: DataFiles) -> int:
+    """Return the steps of an epoch if the data would last for more; 0 otherwise."""
+    batch = loop.facts["batch"].value.partition(" ")[0]
+    ranks = 1 if loop.facts.get("shard", Fact("", "")).value == "off" else len(np.unique(data.reads.rank))
+    lasts = data.samples // (int(batch) * ranks) if batch else 0
+    return loop.steps if 0 < loop.steps < lasts else 0
+
+
+def _lines_of(facts: dict[str, Fact]) -> Iterator[str]:
+    for head, fact in facts.items():
+        yield _line(head, fact)
+
+
+def _line(head: str, fact: Fact) -> str:
+    """Return the line of a setting; a comment in its place if its value is unknown."""
+    if not fact.value:
+        return f"    # {head}: unknown: {fact.why}"
+    line = f"    {head:<12} {fact.value}"
+    mark = "" if fact.is_sure else "? "
+    return f"{line:<{_WIDTH}} # {mark}{fact.why}" if fact.why else line
+
+
+def _is_within(view: View, other: LoopFacts, outer: LoopFacts) -> bool:
+    """Return whether a loop is done between the epochs of another, as evaluations are."""
+    if other is outer or not len(other.spans) or not len(outer.spans) or other.epochs > outer.epochs:
+        return False
+    begin, last = view.events.begin[other.spans].min(), view.events.begin[outer.spans].max()
+    first = view.events.end[outer.spans].min()
+    # After a single epoch nothing tells an evaluation from a loop of its own: they do the same.
+    is_single = outer.epochs == other.epochs == 1 and outer.data is not None and other.data is not None
+    return bool(begin >= first and (begin <= last or is_single))
+
+
+def _measure_explained(view: View, datasets: Sequence[DataFiles], saves: Sequence[SaveFacts]) -> dict[str, float]:
+    """Return the shares of the bytes, the operations and the files of a trace that a pattern has."""
+    events = view.events
+    paths = {path for data in datasets for path in data.paths}
+    is_data = np.array([path in paths for path in events.files] + [False])
+    used = is_data[events.file]
+    for one in saves:
+        used = used | one.rows
+    moved, every = view.bytes, view.operations
+    with_files = every & (events.file >= 0)
+    files = len(np.unique(events.file[with_files & used])) / max(len(np.unique(events.file[with_files])), 1)
+    return {
+        "bytes": float(moved[used].sum() / max(moved.sum(), 1)),
+        "operations": float((used & every).sum() / max(every.sum(), 1)),
+        "files": files,
+    }

@@ -1,0 +1,163 @@
+"""The checkpoints of an application: what it saved, by which ranks, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+import numpy as np
+
+from dliosim.analyze.arrays import Bools, Ints
+from dliosim.analyze.figures.view import View
+from dliosim.analyze.infer.loops import Fact, LoopFacts
+from dliosim.analyze.infer.reads import DataFiles, count_by, mode_of
+from dliosim.readable import count
+from dliosim.units import format_bytes
+
+#: The share of what is restored that all ranks read from which on each restores everything.
+_EVERYTHING: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class SaveFacts:
+    """The saves of one folder."""
+
+    rows: Bools  #: operations on its files among the events
+    saves: int  #: saves
+    restores: int  #: restores
+    reads_everything: bool  #: each rank restores all of it
+    cadence: str  #: when a loop saves it: `every 5 steps`; empty if no loop does
+    facts: dict[str, Fact]  #: settings by their heads
+
+
+def list_saves(view: View, datasets: Sequence[DataFiles], loop: LoopFacts | None) -> Iterator[SaveFacts]:
+    """Yield what was saved, by folders: files that are no data, named as checkpoints or written in a loop or after it.
+
+    `loop` is the one whose steps a save follows.
+    """
+    events = view.events
+    data = {path for one in datasets for path in one.paths}
+    is_kept = np.array([path not in data for path in events.files] + [False])[events.file] & view.operations
+    writes = is_kept & view.basic & events.is_kind("write") & (view.bytes > 0)
+    is_late = events.begin >= (loop.begin if loop is not None else np.iinfo(np.int64).max)
+    rows = np.flatnonzero(writes & (view.purpose("checkpoint") | (view.purpose("data set") & is_late)))
+    folders = np.array([_top_folder(path) for path in events.files])
+    for folder in dict.fromkeys(folders[events.file[rows]].tolist()):
+        own = np.append(folders == folder, False)[events.file] & is_kept
+        yield _describe(view, own, loop)
+
+
+def _top_folder(path: str) -> str:
+    """Return the folder of a checkpoint, without the parts that number it."""
+    folder = PurePosixPath(path).parent
+    while any(letter.isdigit() for letter in folder.name):
+        folder = folder.parent
+    return str(folder)
+
+
+def _describe(view: View, own: Bools, loop: LoopFacts | None) -> SaveFacts:
+    events = view.events
+    writes = np.flatnonzero(own & view.basic & events.is_kind("write") & (view.bytes > 0))
+    rank = view.groups_of(writes)
+    number = _number_saves(view, own, writes)
+    saves = int(number.max()) + 1
+    total = int(view.bytes[writes].sum())
+    writers = len(np.unique(rank))
+    files = mode_of(count_by(count_by(number, events.file[writes].astype(np.int64))[0][0])[1])[0]
+    ranks = len({one.rank for one in events.processes if one.rank >= 0}) or len(view.groups)
+    each = total // saves
+    facts = {
+        "part": Fact(f"state {format_bytes(each)} total", f"{count(saves, 'save')} of {format_bytes(total)} in all")
+    }
+    if writers == 1 and ranks > 1:
+        facts["part"] = Fact(f"state {format_bytes(each)} whole", facts["part"].why)
+        facts["writers"] = Fact(f"rank {int(rank[0])}", "one rank writes")
+    elif files == 1 and writers > 1:
+        facts["writers"] = Fact("all ranks into shared file", f"{count(writers, 'rank')} write one file")
+    elif files >= writers:
+        facts["writers"] = Fact("into file per rank", f"{count(files, 'file')} of {count(writers, 'rank')}")
+    else:
+        facts["writers"] = Fact(
+            f"one per {-(-ranks // files)} ranks", f"{count(files, 'file')} of {count(writers, 'rank')}"
+        )
+    call, share = mode_of(view.bytes[writes])
+    if share > 0.5 and call >= 4096 and len(writes) > 2 * saves * files:
+        facts["transfer"] = Fact(format_bytes(call), "most calls that write")
+    flushed = int((own & events.is_kind("fsync")).sum())
+    facts["fsync"] = Fact("on" if flushed >= saves else "off", f"{count(flushed, 'fsync')} for {count(saves, 'save')}")
+    cadence = _find_cadence(view, writes, rank, number, loop)
+    return SaveFacts(own, saves, *_count_restores(view, own, each, ranks), cadence, facts)
+
+
+def _count_restores(view: View, own: Bools, size: int, ranks: int) -> tuple[int, bool]:
+    """Return how often a checkpoint was read, and whether each rank read all of it."""
+    rows = np.flatnonzero(own & view.basic & view.events.is_kind("read") & (view.bytes > 0))
+    if not len(rows):
+        return 0, False
+    (_, file, offset), _ = count_by(
+        view.groups_of(rows), view.events.file[rows].astype(np.int64), view.events.offset[rows]
+    )
+    is_shared = ranks > 1 and float((count_by(file, offset)[1] == ranks).mean()) > _EVERYTHING
+    return max(round(int(view.bytes[rows].sum()) / max(size * (ranks if is_shared else 1), 1)), 1), is_shared
+
+
+def _count_steps_before(view: View, rank: Ints, time: Ints) -> Ints:
+    """Return how many steps a rank had done at some times; (times,)."""
+    events = view.events
+    computes = np.flatnonzero(events.is_kind("compute"))
+    own = view.groups_of(computes)
+    done = np.zeros(len(time), np.int64)
+    for number in np.unique(rank).tolist():
+        ends = np.sort(events.end[computes[own == number]])
+        done[rank == number] = np.searchsorted(ends, time[rank == number], "right")
+    return done
+
+
+def _number_saves(view: View, own: Bools, writes: Ints) -> Ints:
+    """Return the number of the save that each write is part of, from 0.
+
+    Saves have folders of their own, or else they open their files after other steps.
+    """
+    events = view.events
+    folders = np.unique([str(PurePosixPath(path).parent) for path in events.files], return_inverse=True)[1]
+    order = folders.astype(np.int64)[events.file[writes]]
+    if len(np.unique(order)) == 1:
+        opens = np.flatnonzero(own & view.basic & events.is_kind("open"))
+        times = events.begin[opens]
+        steps = _count_steps_before(view, view.groups_of(opens), times)
+        keys = [events.process[some].astype(np.int64) << 32 | events.file[some] for some in (opens, writes)]
+        order = _count_steps_before(view, view.groups_of(writes), events.begin[writes])
+        for key in np.unique(keys[0]).tolist():
+            known, rows = np.flatnonzero(keys[0] == key), np.flatnonzero(keys[1] == key)
+            known = known[np.argsort(times[known])]
+            place = np.searchsorted(times[known], events.begin[writes[rows]], "right") - 1
+            order[rows] = steps[known[np.maximum(place, 0)]]
+    first = np.unique(order, return_index=True)[1]
+    ranked = np.argsort(np.argsort(events.begin[writes[first]]))
+    numbers: Ints = ranked[np.unique(order, return_inverse=True)[1]].astype(np.int64)
+    return numbers
+
+
+def _find_cadence(view: View, writes: Ints, rank: Ints, number: Ints, loop: LoopFacts | None) -> str:
+    """Return after which steps or epochs a loop saves; empty if it does not."""
+    if loop is None or not loop.steps:
+        return ""
+    done = _count_steps_before(view, rank, view.events.begin[writes])
+    steps = np.array([int(done[number == save].min()) for save in range(int(number.max()) + 1)])
+    epoch, whole = loop.steps, loop.steps * max(loop.epochs, 1)
+    if not steps.all():
+        return ""
+    if len(steps) == 1 and steps[0] >= whole:
+        return "at end"
+    if (steps % epoch == 0).all():
+        every = max(round(whole / epoch / len(steps)), 1) if len(steps) > 1 else int(steps[0]) // epoch
+        return f"every {count(every, 'epoch')}"
+    # In the background writes begin some steps late, so only intervals with as many saves in an epoch may be it.
+    place = (steps - 1) % epoch + 1
+    many = mode_of(count_by((steps - 1) // epoch)[1])[0]
+    same = np.diff(steps)[np.diff((steps - 1) // epoch) == 0]
+    about = float(same.mean()) if len(same) else float(place.min())
+    every = min(range(epoch // (many + 1) + 1, epoch // many + 1), key=lambda one: abs(one - about), default=int(about))
+    return f"every {count(every, 'step')}"

@@ -1,0 +1,109 @@
+"""Run the shipped patterns small with a trace, infer each from its events alone, and compare the plans.
+
+    python scripts/dev/check_inferred.py [--ranks 1 2 3] [--only NAME ...] [--place DIR]
+
+A pattern is inferred if its loops have the same epochs, batch, samples, files and saves as its own, and its saves and
+restores the same bytes, numbers within 2 %. What is marked as a guess is not counted as wrong. The output is a markdown
+table, with the values that differ, and how many are inferred, guessed and wrong; the status is 1 if one is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from harness import header, mpiexec, orderly, row, run
+
+from dliosim import PATTERNS
+from dliosim.analyze.figures.view import View
+from dliosim.analyze.infer.pattern import infer_pattern
+from dliosim.errors import DliosimError
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Job, Workload
+from dliosim.plan.forecast.forecast import forecast, loops_of
+from dliosim.trace.file import read_trace
+
+#: Numbers within this share of each other are the same.
+_SAME = 0.02
+CLI = (sys.executable, "-m", "dliosim.cli")
+
+Values = dict[str, float]
+
+
+def list_values(workload: Workload) -> Values:
+    """Return the values of a workload that are compared, by what they are."""
+    found: Values = {}
+    for number, loop in enumerate(loops_of(workload.verbs), 1):
+        data = workload.dataset(loop.dataset) if loop.dataset else None
+        found |= {f"{number} epochs": loop.epochs, f"{number} batch": loop.batch}
+        found |= {f"{number} samples": data.samples, f"{number} files": data.layout.files} if data else {}
+    for phase in forecast(workload).phases:
+        if phase.verb in ("save", "restore"):
+            for name, value in ("times", phase.times), ("bytes", phase.bytes.total * phase.times):
+                found[f"{phase.verb} {name}"] = found.get(f"{phase.verb} {name}", 0) + value
+    return found
+
+
+def infer(trace: Path, ranks: int) -> tuple[Values, str, float]:
+    """Return the values of the pattern that a trace tells, its text, and the least share that it explains."""
+    read = read_trace(trace / "trace.h5")
+    nameless = replace(read.events, names=("",) * len(read.events.names))
+    made = infer_pattern(View(replace(read, events=nameless, settings={}, command="")))
+    with tempfile.TemporaryDirectory() as aside:
+        file = Path(aside, "inferred.dlio")
+        file.write_text(made.text.replace("NAME", "inferred"))
+        return list_values(compile_pattern(file, [], Job(ranks))[0]), made.text, min(made.explained.values())
+
+
+def find_differences(known: Values, inferred: Values) -> list[str]:
+    """Return the names of the values that differ."""
+    names = dict.fromkeys([*known, *inferred])
+    return [
+        name
+        for name in names
+        if abs(known.get(name, 0) - inferred.get(name, 0)) > _SAME * max(known.get(name, 0), inferred.get(name, 0))
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3], help="numbers of ranks")
+    parser.add_argument("--only", nargs="+", help="names of patterns")
+    parser.add_argument("--place", type=Path, help="where runs go (default: the directory for temporary files)")
+    given = parser.parse_args()
+    counts = {"inferred": 0, "guessed": 0, "wrong": 0, "refused": 0}
+    header("pattern", "ranks", "explained", "differs", "")
+    for pattern in sorted(PATTERNS.glob("*.dlio")):
+        if given.only and pattern.stem not in given.only:
+            continue
+        small = re.search(r"^# small: (.*)$", pattern.read_text(), re.MULTILINE)
+        words = shlex.split(small[1]) if small else []
+        for ranks in given.ranks:
+            with tempfile.TemporaryDirectory(dir=given.place) as place:
+                places = ["--dir", f"{place}/data", "--output", f"{place}/out"]
+                run([mpiexec(), "-n", str(ranks), *CLI, "run", str(pattern), *words, "--trace", *places], 600)
+                overrides = [tuple(word.split("=", 1)) for word in words if word != "-D"]
+                known = list_values(compile_pattern(pattern, overrides, Job(ranks))[0])  # type: ignore[arg-type]
+                try:
+                    inferred, text, explained = infer(Path(place, "out"), ranks)
+                except DliosimError as error:
+                    counts["refused"] += 1
+                    row(pattern.stem, ranks, "", str(error).partition("/trace.h5 ")[2], "refused")
+                    continue
+            differ = find_differences(known, inferred)
+            is_guess = bool(re.search(r"^ *(batch .*# \?|# batch)", text, re.MULTILINE))
+            kind = "inferred" if not differ else "guessed" if is_guess else "wrong"
+            counts[kind] += 1
+            shown = [f"{name} {known.get(name, 0):.6g}, inferred {inferred.get(name, 0):.6g}" for name in differ]
+            row(pattern.stem, ranks, f"{explained:.0%}", "; ".join(shown), kind if differ else "")
+    print("\n" + ", ".join(f"{many} {kind}" for kind, many in counts.items()))
+    return int(counts["wrong"] > 0)
+
+
+if __name__ == "__main__":
+    orderly(main)

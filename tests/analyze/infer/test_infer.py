@@ -1,0 +1,283 @@
+"""Patterns out of traces that were made by hand: each value, where it comes from, and when it unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dliosim.analyze.infer.pattern import InferredPattern, infer_pattern
+from dliosim.errors import TraceError
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Job, Loop, Workload
+from dliosim.plan.forecast.forecast import loops_of
+from tests.analyze.rows import MS, Row, compute, read, view, write
+
+
+def infer(rows: Sequence[Row], **more: object) -> InferredPattern:
+    return infer_pattern(view(rows, **more))  # type: ignore[arg-type]
+
+
+def compiled(made: InferredPattern, place: Path) -> Workload:
+    file = place / "made.dlio"
+    file.write_text(made.text.replace("NAME", "made"))
+    return compile_pattern(file, [], Job(made.ranks))[0]
+
+
+def first_loop(made: InferredPattern, place: Path) -> Loop:
+    return next(iter(loops_of(compiled(made, place).verbs)))
+
+
+def line_of(made: InferredPattern, head: str) -> str:
+    return next(line for line in made.text.splitlines() if line.split()[:1] == [head])
+
+
+def epoch(begin: int, duration: int, process: int = 0, **more: object) -> Row:
+    return Row("epoch", begin, duration, process, "application", **more)  # type: ignore[arg-type]
+
+
+def steps_of(
+    order: Sequence[Sequence[int]], batch: int, epochs: int = 1, size: int = 1000, compute_ms: int = 5
+) -> list[Row]:
+    """Return the steps of ranks that read samples of a shared file; `order` has those of each rank in an epoch."""
+    rows = []
+    for rank, samples in enumerate(order):
+        now = 0
+        for number in range(epochs):
+            begun = now
+            for step in range(len(samples) // batch):
+                for sample in samples[step * batch : (step + 1) * batch]:
+                    rows.append(read(now, MS // 10, "/d/all", sample * size, size, process=rank, epoch=number + 1))
+                    now += MS // 5
+                rows.append(compute(now, compute_ms * MS, rank))
+                now += compute_ms * MS
+            rows.append(epoch(begun, now - begun, rank, epoch=number + 1))
+            now += MS
+    return rows
+
+
+SHUFFLED = np.random.default_rng(1).permutation(48)
+
+
+def test_a_shuffled_loop_over_a_shared_file(tmp_path: Path) -> None:
+    made = infer(steps_of([SHUFFLED[:24], SHUFFLED[24:]], 4, epochs=3))
+    workload = compiled(made, tmp_path)
+    loop = first_loop(made, tmp_path)
+    (data,) = workload.datasets
+    assert (made.ranks, data.samples, data.constant_size, data.layout.kind) == (2, 48, 1000, "shared file")
+    assert (loop.epochs, loop.batch, loop.compute.time.mean, loop.access.readers) == (3, 4, 5e-3, 0)
+    assert loop.shuffle.samples == "within shard"
+    assert set(made.explained.values()) == {1.0}
+
+
+def test_ranks_that_get_other_samples_in_each_epoch_shuffle_globally(tmp_path: Path) -> None:
+    again = np.random.default_rng(2).permutation(48)
+    rows = steps_of([SHUFFLED[:24], SHUFFLED[24:]], 4)
+    later = steps_of([again[:24], again[24:]], 4)
+    for row in later:
+        row.begin += 1000 * MS
+        row.epoch = 2 if row.epoch > 0 else row.epoch
+    assert first_loop(infer([*rows, *later]), tmp_path).shuffle.samples == "globally"
+
+
+@pytest.mark.parametrize(
+    ("order", "shard"),
+    [
+        ([range(0, 48, 2), range(1, 48, 2)], "by sample"),
+        ([range(24), range(24, 48)], "by block"),
+        ([range(24), range(24)], "off"),
+    ],
+)
+def test_the_order_of_the_file_and_how_ranks_share_it(order: list[range], shard: str, tmp_path: Path) -> None:
+    loop = first_loop(infer(steps_of(order, 4)), tmp_path)
+    assert (loop.shuffle.samples, loop.shard) == ("off", shard)
+
+
+def test_a_call_that_may_be_several_samples_is_a_guess() -> None:
+    rows = steps_of([range(24)], 1)
+    for row in rows:
+        row.step = 1 if row.kind != "read" else row.offset // 1000 + 1
+    assert "# ? 1 call a step" in line_of(infer(rows), "batch")
+
+
+def test_calls_of_several_samples_are_divided_if_a_smaller_one_shows_their_size(tmp_path: Path) -> None:
+    rows, place = [], 0
+    for step, many in enumerate([4, 4, 4, 3, 4, 4, 4, 1], 1):
+        rows += [read(step * 10 * MS, MS, "/d/all", place * 5000, many * 5000, step=step, epoch=1)]
+        rows += [compute(step * 10 * MS + 2 * MS, 5 * MS)]
+        place += many
+    made = infer([*rows, epoch(0, 200 * MS)])
+    (data,) = compiled(made, tmp_path).datasets
+    assert (data.samples, data.constant_size) == (28, 5000)
+    assert first_loop(made, tmp_path).batch == 4
+
+
+def test_pieces_of_a_sample_are_put_together(tmp_path: Path) -> None:
+    rows, now = [], 0
+    for sample in np.random.default_rng(3).permutation(12).tolist():
+        for piece, size in enumerate((8192, 8192, 3000)):
+            rows.append(read(now, MS // 10, "/d/all", sample * 19384 + piece * 8192, size))
+            now += MS // 5
+        rows.append(compute(now, 5 * MS))
+        now += 6 * MS
+    made = infer(rows)
+    (data,) = compiled(made, tmp_path).datasets
+    assert (data.samples, data.constant_size) == (12, 19384)
+    assert first_loop(made, tmp_path).access.transfer == 8192
+
+
+def read_files(number: int, gap: int, batch: int = 4) -> list[Row]:
+    """Return the reads of whole files, with a gap behind each batch, in ms."""
+    rows, now = [], 0
+    for file in range(number):
+        rows += [Row("open", now, MS // 100, file=f"/d/{file:03d}.npz")]
+        rows += [read(now + MS // 50, MS, f"/d/{file:03d}.npz", 0, 50_000 + file)]
+        now += MS + MS // 10 + (gap * MS if file % batch == batch - 1 else 0)
+    return rows
+
+
+def test_gaps_between_batches_show_them_without_steps(tmp_path: Path) -> None:
+    made = infer(read_files(40, gap=20))
+    loop = first_loop(made, tmp_path)
+    assert (loop.batch, loop.access.open) == (4, "each sample")
+    assert loop.compute.time.mean == pytest.approx(20e-3, rel=0.05)
+    assert compiled(made, tmp_path).datasets[0].layout.kind == "file per sample"
+
+
+def test_without_steps_and_gaps_the_batch_is_unknown() -> None:
+    made = infer(read_files(40, gap=0))
+    assert "# batch: unknown: " in made.text
+    assert made.doubts >= 2
+
+
+def test_threads_that_read_at_a_time_are_readers(tmp_path: Path) -> None:
+    rows = [
+        read(
+            step * 10 * MS + thread * MS,
+            8 * MS,
+            f"/d/{step * 3 + thread:03d}",
+            0,
+            5000,
+            thread=thread + 1,
+            step=step + 1,
+        )
+        for step in range(10)
+        for thread in range(3)
+    ]
+    rows += [compute(step * 10 * MS, 5 * MS, step=step + 1) for step in range(10)]
+    loop = first_loop(infer(rows), tmp_path)
+    assert (loop.access.readers, loop.batch) == (3, 3)
+
+
+def test_a_loop_between_the_epochs_of_another_is_an_evaluation(tmp_path: Path) -> None:
+    rows = []
+    for number in range(4):
+        begun = number * 1000 * MS
+        rows.append(epoch(begun, 400 * MS))
+        for step in range(8):
+            rows += [
+                read(begun + step * 40 * MS, MS, f"/train/{step:03d}.npz", 0, 9000),
+                compute(begun + step * 40 * MS, 9 * MS),
+            ]
+        if number % 2:
+            rows.append(epoch(begun + 500 * MS, 100 * MS))
+            for step in range(2):
+                at = begun + 500 * MS + step * 40 * MS
+                rows += [read(at, MS, f"/valid/{step:03d}.npz", 0, 9000), compute(at, 3 * MS)]
+    loop = first_loop(infer(rows), tmp_path)
+    (inner,) = loop.evaluations
+    assert (loop.epochs, inner.every, inner.loop.kind) == (4, 2, "evaluate")
+    assert inner.loop.compute.time.mean == pytest.approx(3e-3)
+
+
+def save_at(step: int, ranks: Sequence[int], size: int = 30_000, file: str = "/ckpt/step{step}/{rank}.pt") -> list[Row]:
+    begin = 100 * MS * step - 40 * MS
+    return [
+        row
+        for rank in ranks
+        for row in (
+            write(begin, MS, file.format(step=step, rank=rank), 0, size, process=rank),
+            Row("fsync", begin + 2 * MS, MS, rank, file=file.format(step=step, rank=rank)),
+        )
+    ]
+
+
+def long_steps(ranks: int, steps: int = 8) -> list[Row]:
+    rows = [epoch(0, 100 * MS * steps + MS, rank) for rank in range(ranks)]
+    for rank in range(ranks):
+        for step in range(steps):
+            sample = rank + ranks * step
+            rows += [
+                read(100 * MS * step, MS, f"/d/{sample:03d}.npz", 0, 9000, process=rank, epoch=1, step=step + 1),
+                compute(100 * MS * step + 2 * MS, 50 * MS, rank, epoch=1, step=step + 1),
+            ]
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("steps", "ranks", "cadence", "writers"),
+    [
+        ((2, 4, 6), (0, 1, 2), ("steps", 2), "file per rank"),
+        ((8,), (0,), ("end", 1), "rank"),
+        ((3, 6), (1,), ("steps", 3), "rank"),
+    ],
+)
+def test_when_and_by_whom_checkpoints_are_saved(
+    steps: tuple[int, ...], ranks: tuple[int, ...], cadence: tuple[str, int], writers: str, tmp_path: Path
+) -> None:
+    made = infer([*long_steps(3), *(row for step in steps for row in save_at(step, ranks))])
+    (kept,) = compiled(made, tmp_path).checkpoints
+    (found,) = first_loop(made, tmp_path).checkpoints
+    assert (found.unit, kept.writers.kind) == (cadence[0], writers)
+    assert found.unit == "end" or found.every == cadence[1]
+    assert kept.fsync
+    assert f"{len(steps)} save" in line_of(made, "part")
+
+
+def test_files_that_are_written_in_a_loop_are_saves_by_any_name(tmp_path: Path) -> None:
+    made = infer(
+        [
+            *long_steps(2),
+            *save_at(4, (0,), file="/out/weights{step}.bin"),
+            *save_at(8, (0,), file="/out/weights{step}.bin"),
+        ]
+    )
+    (found,) = first_loop(made, tmp_path).checkpoints
+    assert (found.unit, found.every) == ("steps", 4)
+
+
+def test_what_belongs_to_neither_data_nor_saves_is_not_explained() -> None:
+    others = [read(200 * MS * number, MS, f"/usr/lib/python3/{number}.py", 0, 9000) for number in range(24)]
+    made = infer([*long_steps(3), *others])
+    assert made.explained["files"] == 0.5
+    assert "# This stands for 50.0 % of its bytes" in made.text
+
+
+def test_data_that_would_last_longer_end_with_the_steps_of_the_trace(tmp_path: Path) -> None:
+    prepared = [write(number, 1, f"/d/{number:03d}.npz", 0, 9000) for number in range(48)]
+    rows = long_steps(2)
+    for row in rows:
+        row.begin += MS
+    made = infer([*prepared, *rows])
+    (data,) = compiled(made, tmp_path).datasets
+    assert (data.samples, first_loop(made, tmp_path).steps) == (48, 8)
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "said"),
+    [
+        ([read(0, MS)], {"incomplete": ("lines lost: 3",)}, "incomplete"),
+        ([], {}, "sums and no calls"),
+        ([compute(0, MS)], {}, "no reads of data and no saves"),
+    ],
+)
+def test_a_trace_that_does_not_tell_its_job_is_refused(rows: list[Row], more: dict[str, object], said: str) -> None:
+    with pytest.raises(TraceError, match=said):
+        infer(rows, **more)
+
+
+def test_no_name_of_a_file_is_in_a_pattern() -> None:
+    made = infer([*long_steps(3), *save_at(4, (0,), file="/home/someone/secret{step}/w.pt")])
+    assert "secret" not in made.text and "someone" not in made.text

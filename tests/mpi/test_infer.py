@@ -1,0 +1,91 @@
+"""Runs that are recorded, inferred from their events alone, and run again: the same work."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dliosim.analyze.figures.view import View
+from dliosim.analyze.infer.pattern import infer_pattern
+from dliosim.cli import main
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Job
+from dliosim.plan.forecast.forecast import loops_of
+from dliosim.trace.file import read_trace
+from tests.mpi.waiting import run_command
+
+PATTERN = """\
+dlio 1
+workload secret
+dataset images {{
+    samples 61
+    size    {size}
+    layout  {layout}
+    path    "secret/images"
+}}
+checkpoint kept {{
+    part    weights 100 kB per rank
+    path    "secret/kept"
+}}
+prepare images
+train fit {{
+    read       images
+    epochs     3
+    batch      {batch} per rank
+    shuffle    samples {shuffle} each epoch
+    readers    {readers}
+    compute    2 ms
+    checkpoint kept every {every}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "layout", "batch", "shuffle", "readers", "every"),
+    [
+        (1, "5 kB", "shared file", 4, "globally", 0, "5 steps"),
+        (2, "20 kB", "file per sample", 3, "within shard", 2, "epoch"),
+        (3, "normal(50 kB, 9 kB) clipped to 10 kB and 90 kB", "7 files", 2, "globally", 1, "2 epochs"),
+        (5, "4 KiB", "file per sample in 3 folders", 4, "globally", 3, "2 steps"),
+    ],
+)
+def test_the_same_work_by_the_events_alone(
+    ranks: int, size: str, layout: str, batch: int, shuffle: str, readers: int, every: str, tmp_path: Path
+) -> None:
+    (tmp_path / "job.dlio").write_text(
+        PATTERN.format(size=size, layout=layout, batch=batch, shuffle=shuffle, readers=readers, every=every)
+    )
+    run = ["run", "--trace", "--dir", "data", "--output"]
+    assert run_command(ranks, [*run, "first", "job.dlio"], tmp_path).returncode == 0
+    trace = read_trace(tmp_path / "first" / "trace.h5")
+    events = replace(trace.events, names=("",) * len(trace.events.names))
+    made = infer_pattern(View(replace(trace, events=events, settings={}, command="")))
+    assert "secret" not in made.text
+    assert min(made.explained.values()) == 1.0
+    (tmp_path / "again.dlio").write_text(made.text.replace("NAME", "again"))
+    known, inferred = (compile_pattern(tmp_path / f"{name}.dlio", [], Job(ranks))[0] for name in ("job", "again"))
+    assert inferred.datasets[0].samples == pytest.approx(61, abs=61 * 0.02 if "normal" in size else 0)
+    assert inferred.datasets[0].layout == known.datasets[0].layout
+    (one,), (other,) = loops_of(known.verbs), loops_of(inferred.verbs)
+    assert (other.epochs, other.batch, other.access.readers) == (one.epochs, one.batch, one.access.readers)
+    assert other.shuffle.samples == ("globally" if ranks == 1 else one.shuffle.samples)
+    assert [replace(cadence, checkpoint="kept") for cadence in other.checkpoints] == list(one.checkpoints)
+    (kept,), (saved,) = known.checkpoints, inferred.checkpoints
+    assert kept.split(ranks).ranks == saved.split(ranks).ranks
+
+
+def test_the_pattern_of_a_run_does_the_same_when_it_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = PATTERN.format(size="9 kB", layout="file per sample", batch=4, shuffle="globally", readers=2, every="epoch")
+    (tmp_path / "job.dlio").write_text(text)
+    run = ["run", "--trace", "--dir", "data", "--output"]
+    assert run_command(3, [*run, "first", "job.dlio"], tmp_path).returncode == 0
+    place = tmp_path / "again.dlio"
+    assert main(["new", str(place.with_suffix("")), "--from", str(tmp_path / "first")]) == 0
+    assert "next: mpiexec -n 3 dliosim run" in capsys.readouterr().err
+    assert run_command(3, [*run, "second", "again.dlio"], tmp_path).returncode == 0
+    assert main(["analyze", str(tmp_path / "first"), str(tmp_path / "second"), "--json"]) == 0
+    changes = json.loads(capsys.readouterr().out)
+    assert {"files", "reads", "bytes of reads", "writes", "bytes of writes", "sequential reads"} <= {*changes["same"]}
