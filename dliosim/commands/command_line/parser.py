@@ -78,13 +78,16 @@ class _MainParser(_Parser):
         return insert_program(_HELP.format(first=_format_commands(_FIRST), others=_format_commands(others)))
 
 
-def make_parser(completions: Mapping[str, object] | None = None) -> argparse.ArgumentParser:
-    """Return the parser; `completions` are what a shell completes, by the metavar of an option or argument."""
+def make_parser(completions: Mapping[str, object] | None = None, only: str = "") -> argparse.ArgumentParser:
+    """Return the parser; `completions` are what a shell completes, by the metavar of an option or argument.
+
+    With `only` it has one command: to make the options of all takes longer than to parse a line.
+    """
     # No abbreviations: a new option could make one ambiguous, and break scripts that use it.
     parser = _MainParser(prog="dliosim", usage="dliosim COMMAND ...", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"dliosim {dliosim.__version__}")
     parsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="dliosim", parser_class=_Parser)
-    for name, command in COMMANDS.items():
+    for name, command in {only: COMMANDS[only]}.items() if only else COMMANDS.items():
         text = _describe(command)
         own = parsers.add_parser(
             name, help=command.help, description=text, formatter_class=_Formatter, allow_abbrev=False
@@ -104,7 +107,8 @@ def make_parser(completions: Mapping[str, object] | None = None) -> argparse.Arg
 def parse_words(words: Sequence[str]) -> SimpleNamespace:
     """Return the parsed words after `dliosim`; raise Misuse. Overrides of DLIO's keys may follow options."""
     others, overrides = split_overrides(words)
-    parsed = make_parser().parse_args(_end_trace(others), SimpleNamespace())
+    command = others[0] if others and others[0] in COMMANDS else ""
+    parsed = make_parser(only=command).parse_args(_end_trace(others), SimpleNamespace())
     parsed.override = [*getattr(parsed, "override", []), *overrides]
     return parsed
 
