@@ -26,6 +26,7 @@ from mpi4py import MPI
 
 from dliosim import cli
 from dliosim.execute.mpi.world import World, make_world, node_cores
+from dliosim.execute.run import workload_runner
 
 #: What a launcher says of this job, which has more ranks than most of those that it is used for, and what MPI and numpy
 #: were given as they started.
@@ -61,6 +62,9 @@ def left_behind(rank: int, below: str) -> tuple[list[str], list[str]]:
 
 def main(comm: MPI.Intracomm, pipes: str) -> None:
     faulthandler.register(signal.SIGUSR2, all_threads=True)
+    # By sleeps of 1 ns ranks on one core leave it to each other while MPI waits (MPIR_CVAR_ENABLE_HEAVY_YIELD). Linux
+    # makes 50 us of them. Of the 1 us that a run asks for it makes nothing: all would poll, and take 4 times as long.
+    workload_runner.set_timer_slack = lambda: None
     for name in [name for name in os.environ if name.startswith(_OF_THE_START)]:
         del os.environ[name]
     groups: dict[int, tuple[MPI.Intracomm, World]] = {}
