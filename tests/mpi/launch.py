@@ -103,6 +103,25 @@ class Job:
                 continue
 
 
+@contextmanager
+def own_cores(spread: bool = False) -> Iterator[None]:
+    """Let what starts in the block run on the cores of this worker of pytest-xdist alone, where there are several.
+
+    Ranks that share a core sleep while they wait for each other; otherwise they would take the other workers' time.
+    With `spread` it runs on all cores, as it does without workers.
+    """
+    everywhere = os.sched_getaffinity(0)
+    worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{name}", "") for name in ("", "_COUNT"))
+    cores = sorted(everywhere)
+    if worker.startswith("gw") and workers.isdecimal() and not spread:
+        cores = cores[int(worker[2:]) % len(cores) :: int(workers)]
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, everywhere)
+
+
 def start_ranks(
     ranks: int,
     *command: str,
@@ -110,25 +129,28 @@ def start_ranks(
     cwd: Path | None = None,
     terminal: int | None = None,
     stdin: int | None = None,
+    spread: bool = False,
 ) -> Job:
     """Start `python COMMAND` on that many ranks, with 0 on one and without a launcher.
 
     `terminal` is a descriptor for what they say on standard error, `stdin` one that rank 0 reads as its standard input.
+    For `spread` see `own_cores`.
     """
     launcher = [mpiexec(), "-n", str(ranks)] if ranks else []
     inherited = {name: value for name, value in os.environ.items() if not is_of_launcher(name)}
     path = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH", "")]))
     mark = uuid.uuid4().hex
-    process = subprocess.Popen(
-        [*launcher, sys.executable, *command],
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if terminal is None else terminal,
-        text=True,
-        env={**inherited, "PYTHONPATH": path, _MARK: mark, **(env or {})},
-        cwd=cwd,
-        start_new_session=True,
-    )
+    with own_cores(spread):
+        process = subprocess.Popen(
+            [*launcher, sys.executable, *command],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if terminal is None else terminal,
+            text=True,
+            env={**inherited, "PYTHONPATH": path, _MARK: mark, **(env or {})},
+            cwd=cwd,
+            start_new_session=True,
+        )
     return Job(process, mark)
 
 
@@ -143,10 +165,15 @@ def running(job: Job) -> Iterator[Job]:
 
 
 def run_ranks(
-    ranks: int, *command: str, seconds: float = 60, env: dict[str, str] | None = None, cwd: Path | None = None
+    ranks: int,
+    *command: str,
+    seconds: float = 60,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    spread: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run `python COMMAND` on that many ranks; a job that takes longer is killed and fails the test."""
-    return start_ranks(ranks, *command, env=env, cwd=cwd).finish(seconds)
+    return start_ranks(ranks, *command, env=env, cwd=cwd, spread=spread).finish(seconds)
 
 
 def library_environment(ranks: int) -> dict[str, str]:
@@ -155,10 +182,12 @@ def library_environment(ranks: int) -> dict[str, str]:
     return library_settings(started, len(os.sched_getaffinity(0)))
 
 
-def run_program(ranks: int, module: str, *arguments: str, seconds: float = 60) -> str:
+def run_program(ranks: int, module: str, *arguments: str, seconds: float = 60, spread: bool = False) -> str:
     """Run a module on that many ranks and return its output; all ranks end if one raises. It must succeed."""
     command = ("-m", "mpi4py", "-m", module, *arguments)
-    done = run_ranks(ranks, *command, seconds=seconds, env=library_environment(ranks))
+    with own_cores(spread):
+        variables = library_environment(ranks)
+    done = run_ranks(ranks, *command, seconds=seconds, env=variables, spread=spread)
     assert done.returncode == 0, f"{module} on {ranks} ranks: {done.stdout}\n{done.stderr}"
     return done.stdout
 

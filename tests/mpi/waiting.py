@@ -11,8 +11,8 @@ import select
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.mpi.launch import ROOT, library_environment, run_program, running, start_ranks
+from tests.mpi.launch import ROOT, library_environment, own_cores, run_program, running, start_ranks
 
 PROGRAM = ("-m", "mpi4py", "-m", "tests.mpi.waiting_program")
 
@@ -134,24 +134,6 @@ class WaitingRanks:
         return job
 
 
-@contextmanager
-def _on_own_cores() -> Iterator[None]:
-    """Let what starts in the block run on the cores of this worker of pytest-xdist alone, where there are several.
-
-    Ranks that share a core sleep while they wait for each other; otherwise they would take the other workers' time.
-    """
-    everywhere = os.sched_getaffinity(0)
-    worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{name}", "") for name in ("", "_COUNT"))
-    cores = sorted(everywhere)
-    if worker.startswith("gw") and workers.isdecimal():
-        cores = cores[int(worker[2:]) % len(cores) :: int(workers)]
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, everywhere)
-
-
 class _Waiting:
     """A job of `waiting_program`, by its pipes: one to each rank, as long as this process has it open."""
 
@@ -163,9 +145,9 @@ class _Waiting:
             os.mkfifo(pipe)
         # For reading, too: then open does not wait for a reader, and ranks that died are no broken pipe.
         self._tell = [os.open(pipe, os.O_RDWR) for pipe in pipes]
-        with _on_own_cores():
+        with own_cores():
             variables = library_environment(ranks)
-            self._job = start_ranks(ranks, *PROGRAM, self._directory.name, env=variables, terminal=self._said.fileno())
+        self._job = start_ranks(ranks, *PROGRAM, self._directory.name, env=variables, terminal=self._said.fileno())
         self._read = 0
 
     def processes(self) -> list[int]:
