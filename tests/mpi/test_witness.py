@@ -6,9 +6,10 @@ import importlib
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from dliosim.model import Job
 from dliosim.trace.events import Events
 from dliosim.trace.file import read_trace
 from tests.examples import in_turn
-from tests.mpi.launch import ROOT, mpiexec
+from tests.mpi.launch import ROOT, mpiexec, own_cores
 
 
 @pytest.fixture(scope="module")
@@ -33,20 +34,41 @@ def witness() -> ModuleType:
         sys.path.remove(str(ROOT / "scripts" / "dev"))
 
 
+@dataclass(frozen=True)
+class Traced:
+    """A run of one rank by `api posix`: its calls, and where its pattern, data and results are."""
+
+    calls: list[list[Any]]
+    place: Path
+
+
+@pytest.fixture(scope="module")
+def traced(witness: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Traced:
+    place = tmp_path_factory.mktemp("traced")
+    (place / "witness.dlio").write_text(witness.pattern_text())
+    return Traced(witness.trace(place / "witness.dlio", ["api=posix"], 1, place), place)
+
+
 @pytest.mark.parametrize(("api", "ranks"), in_turn(["posix", "mpi-independent"], [1, 3]))
-def test_the_kernel_sees_what_the_plan_lists(witness: ModuleType, api: str, ranks: int, tmp_path: Path) -> None:
-    seen = list(witness.witness(api, ranks, tmp_path))
+def test_the_kernel_sees_what_the_plan_lists(
+    witness: ModuleType, traced: Traced, api: str, ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path
+    if (api, ranks) == ("posix", 1):
+        place = traced.place
+        monkeypatch.setattr(witness, "trace", lambda *given: traced.calls)
+    with own_cores():
+        seen = list(witness.witness(api, ranks, place))
     assert sum("as the plan lists them, in another order each epoch" in line for line in seen) == 4
     assert "no other read of a data file" in seen
     assert sum("reads and writes in the trace, as strace saw them" in line for line in seen) == ranks
     assert sum("synced by every rank that wrote it, then declared whole" in line for line in seen) == 3
 
 
-def test_the_witness_notices_what_is_not_so(witness: ModuleType, tmp_path: Path) -> None:
-    pattern = tmp_path / "witness.dlio"
-    pattern.write_text(witness.pattern_text())
-    workload, _ = compile_pattern(pattern, [], Job(1))
-    (calls,) = witness.trace(pattern, [], 1, tmp_path)
+def test_the_witness_notices_what_is_not_so(witness: ModuleType, traced: Traced) -> None:
+    pattern = traced.place / "witness.dlio"
+    workload, _ = compile_pattern(pattern, [("api", "posix")], Job(1))
+    (calls,) = traced.calls
     reads = [number for number, call in enumerate(calls) if call.name == "preadv2" and "together" in call.path]
     first, second = reads[:2]
     swapped = [*calls]
@@ -82,7 +104,7 @@ def test_the_witness_notices_what_is_not_so(witness: ModuleType, tmp_path: Path)
 
     assert reads_as_planned(calls)
     assert [name for name, some in wrong.items() if not refused(lambda: reads_as_planned(some))] == []  # noqa: B023
-    recorded = read_trace(tmp_path / "out" / "trace.h5")
+    recorded = read_trace(traced.place / "out" / "trace.h5")
     rows = np.flatnonzero(recorded.events.is_kind("read"))
     order = np.arange(len(recorded.events))
     order[rows[:2]] = rows[1::-1]
@@ -93,7 +115,7 @@ def test_the_witness_notices_what_is_not_so(witness: ModuleType, tmp_path: Path)
     }
 
     def as_recorded(events: Events) -> list[str]:
-        return list(witness.check_trace([calls], replace(recorded, events=events), tmp_path / "data"))
+        return list(witness.check_trace([calls], replace(recorded, events=events), traced.place / "data"))
 
     assert as_recorded(recorded.events)
     assert [name for name, events in others.items() if not refused(lambda: as_recorded(events))] == []  # noqa: B023

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.mpi.launch import mpiexec
+from tests.mpi.launch import mpiexec, own_cores
 from tests.scripts.fidelity import script
 
 
@@ -25,25 +25,44 @@ def witness() -> Any:
     return script("witness_checkpoints")
 
 
-def test_the_kernel_sees_the_checkpoints_of_the_plan(witness: Any, tmp_path: Path) -> None:
-    seen = list(witness.witness(3, tmp_path))
+@dataclass(frozen=True)
+class Traced:
+    """A run of 3 ranks: what `run_traced` gave, and where its data are."""
+
+    given: tuple[Any, Any]
+    place: Path
+
+
+@pytest.fixture(scope="module")
+def traced(witness: Any, tmp_path_factory: pytest.TempPathFactory) -> Traced:
+    place = tmp_path_factory.mktemp("traced")
+    with own_cores():
+        return Traced(witness.run_traced(3, place), place)
+
+
+def test_the_kernel_sees_the_checkpoints_of_the_plan(
+    witness: Any, traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(witness, "run_traced", lambda ranks, place: traced.given)
+    seen = list(witness.witness(3, traced.place))
     assert "as the plan cuts them, in its order, and no other" in seen
     assert "as the plan lists them, in its order, 14 steps strided, and no other" in seen
     assert sum("`commit " in line for line in seen) == sum("with these sizes and CRC-32" in line for line in seen) == 7
 
 
-def test_the_witness_notices_what_is_not_so(witness: Any, tmp_path: Path) -> None:
-    calls, workload = witness.run_traced(2, tmp_path)
+def test_the_witness_notices_what_is_not_so(witness: Any, traced: Traced, tmp_path: Path) -> None:
+    calls, workload = traced.given
+    shutil.copytree(traced.place / "data", tmp_path / "data")
     checks: dict[str, Callable[[Any], object]] = {
         "writes": lambda some: list(witness.check_writes(some, workload)),
         "restores": lambda some: list(witness.check_restores(some, workload)),
         "commits": lambda some: list(witness.check_commits(some, workload)),
     }
     assert [name for name, check in checks.items() if refused(witness, check, calls)] == []
-    manifests = list(witness.check_manifests(tmp_path / "data", workload, 2))
+    manifests = list(witness.check_manifests(tmp_path / "data", workload, 3))
     assert len(manifests) == 7
 
-    own, other = calls
+    own, other, last_rank = calls
     writes = [
         place
         for place, call in enumerate(own)
@@ -80,14 +99,14 @@ def test_the_witness_notices_what_is_not_so(witness: Any, tmp_path: Path) -> Non
     wrong.append(("commits", "fsync with `fsync off`", [*own, replace(last, name="fsync")]))
     base = "/".join(own[writes[0]].path.split("/")[:2])
     wrong.append(("commits", "the last fsync missing", without(own, [c for c in own if c.path == base][-1])))
-    assert [what for check, what, some in wrong if not refused(witness, checks[check], [some, other])] == []
+    assert [what for check, what, some in wrong if not refused(witness, checks[check], [some, other, last_rank])] == []
 
     late = [replace(call, time=call.time + 10) if call.path.endswith("000001.ckpt") else call for call in other]
-    assert refused(witness, checks["commits"], [own, late]), "another rank synced its file after the manifest"
+    assert refused(witness, checks["commits"], [own, late, last_rank]), "another rank synced after the manifest"
     (changed,) = (tmp_path / "data").glob("shared/*/000001/000000.ckpt")
     with changed.open("r+b") as file:
         file.write(b"another")
-    assert refused(witness, lambda _: list(witness.check_manifests(tmp_path / "data", workload, 2)), calls)
+    assert refused(witness, lambda _: list(witness.check_manifests(tmp_path / "data", workload, 3)), calls)
 
 
 def swapped(calls: Sequence[Any], places: Sequence[int]) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import h5py
 import pytest
 
-from tests.mpi.launch import mpiexec
+from tests.mpi.launch import mpiexec, own_cores
 from tests.scripts.fidelity import script
 
 DATASETS = ("raw_one", "npz_gzip", "indexed", "hdf5", "hdf5_gzip", "hdf5_lzf", "parquet")
@@ -28,7 +28,8 @@ def test_the_kernel_sees_the_figures_of_a_run_and_notices_others(tmp_path: Path)
         pytest.skip("strace is not installed: no witness of system calls")
     pytest.importorskip("pyarrow")
     witness = script("witness_figures")
-    results, seen = witness.run_traced(witness.pattern_text(DATASETS, CHECKPOINTS), 2, tmp_path)
+    with own_cores():
+        results, seen = witness.run_traced(witness.pattern_text(DATASETS, CHECKPOINTS), 2, tmp_path)
 
     with h5py.File(tmp_path / "out" / "ranks.h5") as rows:
 
