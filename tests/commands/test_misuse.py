@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -76,12 +77,15 @@ def at_option(line: list[str]) -> int:
     return max(at for at, word in enumerate(line) if word.startswith("--"))
 
 
-@pytest.mark.parametrize("line", LINES, ids=" ".join)
-def test_an_option_with_one_dash_or_another_case_is_that_option(line: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("line", "turn"), [*zip(LINES, count())], ids=lambda one: f"{one}" if isinstance(one, int) else " ".join(one)
+)
+def test_an_option_with_one_dash_or_another_case_is_that_option(line: list[str], turn: int) -> None:
     at = at_option(line)
-    for wrong in (line[at][1:], line[at].upper(), line[at].replace("-", "_").replace("__", "--")):
-        if wrong != line[at]:
-            assert parse_words(suggest([*line[:at], wrong, *line[at + 1 :]])) == parse_words(line)
+    mistakes = [line[at][1:], line[at].upper(), line[at].replace("-", "_").replace("__", "--")]
+    mistakes = [wrong for wrong in mistakes if wrong != line[at]]
+    for wrong in mistakes if ALL else [mistakes[turn % len(mistakes)]]:
+        assert parse_words(suggest([*line[:at], wrong, *line[at + 1 :]])) == parse_words(line)
 
 
 @pytest.mark.parametrize("line", LINES, ids=" ".join)
