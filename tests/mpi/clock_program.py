@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from time import perf_counter_ns, sleep
+from unittest.mock import patch
 
 from mpi4py import MPI
 
-from dliosim.execute.mpi.world import make_world, node_cores
+from dliosim.execute.mpi.world import World, make_world, node_cores
 from dliosim.execute.run import trace_recording
 from dliosim.trace.cut import TraceCut
 from dliosim.trace.file import read_trace
@@ -25,12 +26,18 @@ def node_clock(node: int, since: int) -> int:
     return now + node * AHEAD + round((now - since) * node * FASTER)
 
 
-def main(comm: MPI.Intracomm, folder: Path) -> None:
-    node = comm.rank // 2
+def main(comm: MPI.Intracomm, where: str) -> None:
+    folder, node = Path(where), comm.rank // 2
     world = make_world(comm, node_cores, "clocks", lambda: f"node {node}")
     assert world.nodes == -(-comm.size // 2)
     since = comm.bcast(perf_counter_ns())
-    trace_recording.perf_counter_ns = lambda: node_clock(node, since)
+    with patch.object(trace_recording, "perf_counter_ns", lambda: node_clock(node, since)):
+        compare(world, folder, node, since)
+    world.close()
+
+
+def compare(world: World, folder: Path, node: int, since: int) -> None:
+    comm = world.comm
     found = trace_recording.compare_clocks(comm)
     wrong = comm.gather(abs(found - node * AHEAD))
     if comm.rank == 0:
@@ -51,8 +58,7 @@ def main(comm: MPI.Intracomm, folder: Path) -> None:
         early = int((begins[:, :, 0].max(axis=0) - begins[:, :, 1].min(axis=0)).max())
         agree = max(wrong) < AHEAD // 10 and early < AHEAD // 100
         print("clocks agree" if agree else f"off by {wrong} ns, a rank leaves {early} ns early")
-    world.close()
 
 
 if __name__ == "__main__":
-    main(MPI.COMM_WORLD, Path(sys.argv[1]))
+    main(MPI.COMM_WORLD, sys.argv[1])

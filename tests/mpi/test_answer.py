@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.examples import ALL
 from tests.mpi.jobs import HEAD, PREPARE
 from tests.mpi.launch import mpiexec
 
@@ -45,7 +46,7 @@ def paste(command: str, place: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [1, 3] if ALL else [3])
 def test_advice_works_when_it_is_pasted_and_the_figures_agree(tmp_path: Path, ranks: int) -> None:
     (tmp_path / "a b.dlio").write_text(PATTERN)
     results = paste(f"mpiexec -n {ranks} dliosim run 'a b.dlio' --dir data --null", tmp_path)

@@ -11,6 +11,7 @@ from dliosim.cli import main
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
 from dliosim.plan.forecast.forecast import forecast
+from tests.examples import ALL
 from tests.mpi.jobs import Place, only_error, phases
 
 LOOSE = """
@@ -43,7 +44,7 @@ def chain(*forms: str) -> str:
     return "\n".join([LOOSE, *map(dataset, forms), "prepare loose", *steps, *loops, ""])
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5] if ALL else [1, 5])
 def test_any_format_becomes_any_other_as_planned(ranks: int, tmp_path: Path) -> None:
     place = Place(tmp_path)
     path = place.write(chain(*OTHERS))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.examples import in_turn
 from tests.mpi.jobs import DATASET, PREPARE, TRAIN, Place, phases
 
 Hashes = tuple[str, str]
@@ -71,19 +72,21 @@ def test_however_they_are_read(place: Place, plain: Same, define: dict[str, str]
     assert hashes(place.results(2, "--verify", define=define)) == plain(2)
 
 
-@pytest.mark.parametrize("ranks", [5])
 @pytest.mark.parametrize(
-    "define",
-    [
-        INDEPENDENT,
-        COLLECTIVE,
-        {**COLLECTIVE, "train.communicator": "2 ranks", "train.transfer": "7 kB", "train.readers": "1"},
-        {**INDEPENDENT, "train.communicator": "node"},
-        {**INDEPENDENT, "train.scatter": "by node", "train.order": "by offset"},
-    ],
+    ("define", "ranks"),
+    in_turn(
+        [
+            INDEPENDENT,
+            COLLECTIVE,
+            {**COLLECTIVE, "train.communicator": "2 ranks", "train.transfer": "7 kB", "train.readers": "1"},
+            {**INDEPENDENT, "train.communicator": "node"},
+            {**INDEPENDENT, "train.scatter": "by node", "train.order": "by offset"},
+        ],
+        [3, 5],
+    ),
     ids=str,
 )
-def test_on_any_number_of_ranks(place: Place, plain: Same, ranks: int, define: dict[str, str]) -> None:
+def test_on_any_number_of_ranks(place: Place, plain: Same, define: dict[str, str], ranks: int) -> None:
     assert hashes(place.results(ranks, "--verify", define=define)) == plain(ranks)
 
 
