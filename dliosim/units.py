@@ -92,11 +92,6 @@ def parse_rate(text: str) -> float:
     return float(parse_quantity(text, RATE))
 
 
-def parse_ratio(text: str) -> float:
-    """Return the ratio of `2 %`; ValueError for a missing or unknown unit."""
-    return float(parse_quantity(text, RATIO))
-
-
 def parse_opens(text: str) -> float:
     """Return the opens per second of `1_000_000/s`, `80_000 opens/s`; ValueError for other texts."""
     if not (found := _OPENS.fullmatch(text)):

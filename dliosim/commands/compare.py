@@ -25,12 +25,7 @@ from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.world import NodeLoad, fullest_node
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.phases.context import Options, Phase, Session
-from dliosim.execute.run.benchmark_pass import (
-    lock_variant_directories,
-    prepare_datasets,
-    run_pass,
-    separate_checkpoints,
-)
+from dliosim.execute.run import benchmark_pass
 from dliosim.execute.run.workload_runner import require_all
 from dliosim.measure.results.phase import PhaseSummary
 from dliosim.model import DropCaches, Finder, Job, Loop, Restore, Save, StorageModel, communicator_size
@@ -89,7 +84,9 @@ class CompareCommand(RankCommand):
     def open(self) -> None:
         """Make the directories, and prepare what each variant needs."""
         setup, variants = self.setup, self.plan.variants
-        run = [separate_checkpoints(one.workload, one.verb, number) for number, one in enumerate(variants)]
+        run = [
+            benchmark_pass.separate_checkpoints(one.workload, one.verb, number) for number, one in enumerate(variants)
+        ]
         options = Options(null=self.storage is not None)
         sessions = open_sessions(setup, [one.workload for one in variants], run, self.finder.sources, options)
         if self.storage is not None:
@@ -98,12 +95,12 @@ class CompareCommand(RankCommand):
             modelled = ModelledStorage(setup.world.node.comm, self.storage, variants[0].workload.seed)
             sessions = [replace(session, modelled=modelled) for session in sessions]
         else:
-            setup.stack.enter_context(lock_variant_directories(sessions))
+            setup.stack.enter_context(benchmark_pass.lock_variant_directories(sessions))
         self.running = [VariantRun(one, session) for one, session in zip(variants, sessions, strict=True)]
         # Saves of a pass are deleted before the next pass, so each variant needs room alone; prepared data stay.
         require_all(sessions, at_once=not isinstance(variants[0].verb, Save))
         done: set[Path] = set()
-        self.prepared = [phase for session in sessions for phase in prepare_datasets(session, done)]
+        self.prepared = [phase for session in sessions for phase in benchmark_pass.prepare_datasets(session, done)]
         directory = ResultsDirectory(setup.parsed.output, variants[0].workload.name, setup.started, "compare")
         self.directory = setup.stack.enter_context(directory)
 
@@ -139,7 +136,7 @@ class CompareCommand(RankCommand):
         """Run a variant once. Caches are dropped before, or read through."""
         variant, session = one.variant, one.session
         try:
-            phase = run_pass(session, variant.verb, self.caches == "cold", first=block == 0)
+            phase = benchmark_pass.run_pass(session, variant.verb, self.caches == "cold", first=block == 0)
         except DliosimError as error:
             # An error that all ranks share leaves no rank waiting: the other variants can still run.
             if not error.shared and session.world.size > 1:

@@ -29,38 +29,8 @@ _USUAL: Final = {
 #: The share of the files' bytes below which samples do not stand for them.
 _MOST: Final = 0.9
 
-_TEMPLATE: Final = """\
-# Makes data like SOURCE: nothing of their names or contents is in them
-dlio 1
-workload NAME "data like files of a job of mine"
-
-# ---- what may be given as -D NAME=VALUE ---------------------------------------------------------------------------
-param samples = SAMPLES   "samples of the data set: fewer make a smaller one"
-param compute = 20 ms     "accelerator time of a step: an example, set it to that of your job"
-
-# ---- which data there are -----------------------------------------------------------------------------------------
-dataset data {
-LINES
-}
-
-# ---- what is done, from top to bottom -----------------------------------------------------------------------------
-prepare data                    # writes the data, if they are not there yet
-drop caches                     # so that epoch 1 reads from storage
-
-train {
-    read        data
-    epochs      3
-    batch       4 per rank
-    last batch  keep            # or: drop; pad
-    shuffle     samples globally each epoch    # or: off
-    readers     2               # threads of each rank that read ahead; 0: the steps read
-    compute     $compute
-    sync        barrier         # after each step; or: allreduce 100 MB; off
-}
-
-# The goal: the answer says whether storage reaches it, and `run --strict` ends with status 3 if not.
-expect utilization of train at least 90 %
-"""
+#: The pattern: `SOURCE`, `NAME`, `SAMPLES` and `LINES` stand for what the files say.
+_TEMPLATE: Final = Path(__file__).with_name("like_files.dlio")
 
 
 def make_lookalike(pattern: str, folder: Path) -> tuple[str, list[str]]:
@@ -77,7 +47,12 @@ def make_lookalike(pattern: str, folder: Path) -> tuple[str, list[str]]:
     made = describe_files(found, files, folder, "NAME/data")
     lines = "\n".join(_list_lines(made))
     where = f"{count(len(files.names), 'file')} of {size(sum(one.size for one in files.indexes), 3)} in all"
-    text = _TEMPLATE.replace("SOURCE", where).replace("SAMPLES", f"{found.samples:_}").replace("LINES", lines)
+    text = (
+        _TEMPLATE.read_text(encoding="utf-8")
+        .replace("SOURCE", where)
+        .replace("SAMPLES", f"{found.samples:_}")
+        .replace("LINES", lines)
+    )
     notes = list(made.notes)
     if made.described < _MOST:
         notes.insert(0, f"samples are {percent(made.described, 2)} of the bytes of these files: the rest is not made")

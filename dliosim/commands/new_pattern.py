@@ -30,91 +30,9 @@ from dliosim.model import Job
 from dliosim.readable import printable
 from dliosim.report.files.results import write_new
 
-_TEMPLATE: Final = """\
-# What it is about, in one line
-# Each line can be changed here, or for one run: `-D samples=4096`, `-D train.readers=0`, `-D images.layout="8 files"`.
-# `dliosim explain readers` says what a setting is; docs/reference.md has all of them.
-dlio 1
-workload NAME "what the job does"
-
-# ---- what may be given as -D NAME=VALUE ---------------------------------------------------------------------------
-param samples = 640 * $ranks   "samples of the data set"
-param compute = 20 ms          "accelerator time of a step"
-param api     = posix          "how samples are read" one of posix, mpi-independent, mpi-collective
-
-# ---- which data there are -----------------------------------------------------------------------------------------
-dataset images {
-    samples  $samples
-    size     110 kB             # or: normal(110 kB, 30 kB) clipped to 10 kB and 400 kB
-    layout   file per sample    # or: 8 files; shared file; 100 files in 10 folders
-    format   raw                # or: npy npz csv tfrecord indexed tar hdf5 jpeg png parquet
-    path     "NAME/images"      # below --dir
-}
-
-# ---- what is saved (leave it out, and the line `checkpoint` below, if nothing is) ---------------------------------
-checkpoint model {
-    part     weights 10 MB whole    # every rank has all of it; `total`: the ranks have parts of it
-    writers  rank 0                 # or: into file per rank; all ranks into shared file
-    keep     2
-    path     "NAME/checkpoints"
-}
-
-# ---- what is done, from top to bottom -----------------------------------------------------------------------------
-prepare images                  # writes the data, if they are not there yet
-drop caches                     # so that epoch 1 reads from storage
-
-train {
-    read        images
-    epochs      3
-    batch       16 per rank
-    shuffle     samples globally each epoch    # or: off
-    api         $api
-    readers     2               # threads of each rank that read ahead; 0: the steps read
-    prefetch    2 batches
-    compute     $compute
-    sync        barrier         # after each step; or: allreduce 100 MB; off
-    checkpoint  model at end    # or: every 2 epochs; every 100 steps; every 30 s
-}
-
-# The goal: the answer says whether storage reaches it, and `run --strict` ends with status 3 if not.
-expect utilization of train at least 90 %
-"""
-
-_OWN_FILES: Final = """\
-# Reads files that are there already, and writes nothing to them
-dlio 1
-workload NAME "the files of a job of mine"
-
-# ---- what may be given as -D NAME=VALUE ---------------------------------------------------------------------------
-param compute = 20 ms          "accelerator time of a step: an example, set it to that of your job"
-param api     = posix          "how samples are read" one of posix, mpi-independent, mpi-collective
-
-# ---- which data there are -----------------------------------------------------------------------------------------
-dataset data {
-    from files "FILES"          # below --dir; `*`, `?`, `[...]` for letters, `**/` for any folders
-    # format   hdf5             # by the ending of the names, if left out; or: raw npy npz tfrecord parquet tar ...
-    # datasets "image", "label" # what a sample is made of (hdf5, npz, parquet), if there is more than one
-}
-
-# ---- what is done, from top to bottom -----------------------------------------------------------------------------
-drop caches                     # so that epoch 1 reads from storage
-
-train {
-    read        data
-    epochs      3
-    batch       4 per rank
-    last batch  keep            # or: drop; pad
-    shuffle     samples globally each epoch    # or: off
-    api         $api
-    through     direct          # or: library, such as h5py (with `api posix`)
-    readers     2               # threads of each rank that read ahead; 0: the steps read
-    compute     $compute
-    sync        barrier         # after each step; or: allreduce 100 MB; off
-}
-
-# The goal: the answer says whether storage reaches it, and `run --strict` ends with status 3 if not.
-expect utilization of train at least 90 %
-"""
+#: The pattern to begin with, and that for files that are there already: `FILES` stands for these, `NAME` for its name.
+_TEMPLATE: Final = Path(__file__).with_name("new.dlio")
+_OWN_FILES: Final = Path(__file__).with_name("own_files.dlio")
 
 #: Endings of logs of I/O.
 _TRACES: Final = (".pfw", ".pfw.gz", ".darshan")
@@ -174,7 +92,7 @@ def _draft_pattern(source: str | None, generated: bool, made: str) -> _Draft:
     if source is None:
         if generated:
             raise UsageError(f"--generated: like which files?{HELP}write `--from FILES --generated`")
-        return _Draft(_TEMPLATE)
+        return _Draft(_TEMPLATE.read_text(encoding="utf-8"))
     is_pattern = source.removesuffix(".dlio") in list_names() or source.endswith((".dlio", *ENDINGS))
     named = None if is_pattern else _name_data(Path(source))
     if named is None:
@@ -234,7 +152,7 @@ def _describe_import(file: str, name: str) -> str:
 
 def _write_reader(folder: Path, files: str) -> str:
     """Return a pattern that reads files below a folder."""
-    text = _OWN_FILES.replace("FILES", files)
+    text = _OWN_FILES.read_text(encoding="utf-8").replace("FILES", files)
     if line := _name_arrays(folder, files):
         text = re.sub("# datasets .*", line, text)
     if "." not in files:  # an ending says the format; a file without one is a sample as it is
@@ -296,7 +214,7 @@ def _name_arrays(folder: Path, files: str) -> str:
     finder = FileFinder({"data": named[0]}, ProgressLine(None))
     with TemporaryDirectory() as aside:
         pattern = Path(aside, "one.dlio")
-        pattern.write_text(_OWN_FILES.replace("FILES", named[1]), encoding="utf-8")
+        pattern.write_text(_OWN_FILES.read_text(encoding="utf-8").replace("FILES", named[1]), encoding="utf-8")
         try:
             compile_pattern(pattern, [], Job(1), finder)
         except PatternError as error:

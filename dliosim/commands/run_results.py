@@ -27,8 +27,7 @@ from dliosim.execute.phases.context import Phase, Session
 from dliosim.language.compile import compile_document, compile_pattern
 from dliosim.language.diagnostics import Diagnostic, Label, render
 from dliosim.language.syntax.ast import PatternBlock
-from dliosim.measure.answers.answer import answer_run
-from dliosim.measure.answers.expectations import evaluate
+from dliosim.measure.answers.answer import answer_run, evaluate
 from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import RunSummary

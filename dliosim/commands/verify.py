@@ -15,10 +15,9 @@ from dliosim.commands.job.terminal import print_text
 from dliosim.errors import HELP, DliosimError, UsageError
 from dliosim.execute.mpi.world import World
 from dliosim.execute.run.verify import Fault, FaultKind, Tally, Target, verify_target
-from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.checkpoint_store import CheckpointStores, checkpoint_directory, is_unfinished, list_entries
 from dliosim.execute.store.locking import NAME as LOCK
-from dliosim.execute.store.manifest import NAME, find_manifest
+from dliosim.execute.store.manifest import NAME, find_manifest, load_manifest
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
 from dliosim.readable import count, printable, seconds, size
@@ -83,7 +82,7 @@ def _read_dataset(directory: Path) -> Target:
     def refuse(why: str, kind: FaultKind = "unread") -> Target:
         return Target(directory, "data set", fault=Fault(why, kind))
 
-    manifest = find_manifest(directory, "data set", directory.name)
+    manifest = find_manifest(directory, directory.name)
     if manifest is None:
         if os.path.lexists(directory / NAME):
             return refuse(f"has something else where it should have its {NAME}", "damaged")

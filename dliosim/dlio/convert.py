@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dliosim.dlio import samples
 from dliosim.dlio.config import Config, read_config
 from dliosim.dlio.conversion import MUCH, Conversion, Line, Statement, block, write_lines
 from dliosim.dlio.known_keys import (
@@ -20,18 +21,6 @@ from dliosim.dlio.known_keys import (
     suggest_key,
 )
 from dliosim.dlio.loops import loop_lines
-from dliosim.dlio.samples import (
-    EVALUATION,
-    SYNTHETIC,
-    TRAINING,
-    Part,
-    dataset_block,
-    existing_place,
-    files_of,
-    format_of,
-    mean_size,
-    samples_per_file,
-)
 from dliosim.dlio.saves import cadence, checkpoint_blocks, checkpoint_verbs, name_saved_amount
 from dliosim.errors import HELP, UsageError
 from dliosim.readable import size
@@ -104,7 +93,7 @@ def convert(config: Config, version: Version | None = None, as_run: bool = False
     guessed = "" if version else "; guessed from its keys, `dliosim import --dlio` takes another"
     said = f"{chosen.name} ({chosen.source}{guessed})"
     notes = tuple(dict.fromkeys(task.notes))
-    place = existing_place(task, TRAINING)[0] if from_files else ""
+    place = samples.existing_place(task, samples.TRAINING)[0] if from_files else ""
     return Pattern(
         text, said, tuple(describe_unused(config)), tuple(dict.fromkeys(task.approximations)), notes, place, deeds
     )
@@ -168,14 +157,18 @@ def _statements(task: Conversion) -> Iterator[Statement]:
     config = task.config
     trains, saves = _trains(task), config.flag("workflow.checkpoint")
     generates = config.flag("workflow.generate_data")
-    evaluates = config.flag("workflow.evaluation") and files_of(task, EVALUATION) > 0
-    is_unread = format_of(task) == SYNTHETIC
+    evaluates = config.flag("workflow.evaluation") and samples.files_of(task, samples.EVALUATION) > 0
+    is_unread = samples.format_of(task) == samples.SYNTHETIC
     if is_unread and not (trains or saves):
         raise UsageError("dataset.format=synthetic: there are no files to generate, and nothing else is to be done")
-    has_evaluation = evaluates or (generates and files_of(task, EVALUATION) > 0)
-    parts = [TRAINING, *([EVALUATION] if has_evaluation else [])] if (trains or generates) and not is_unread else []
+    has_evaluation = evaluates or (generates and samples.files_of(task, samples.EVALUATION) > 0)
+    parts = (
+        [samples.TRAINING, *([samples.EVALUATION] if has_evaluation else [])]
+        if (trains or generates) and not is_unread
+        else []
+    )
     for part in parts:
-        yield dataset_block(task, part)
+        yield samples.dataset_block(task, part)
     if not task.from_files:
         _name_amount(task, parts)
     every = cadence(task) if trains and saves else ""
@@ -213,9 +206,11 @@ def _statements(task: Conversion) -> Iterator[Statement]:
         raise UsageError("workflow: neither generate_data, train nor checkpoint is True: there is nothing to do")
 
 
-def _name_amount(task: Conversion, parts: Sequence[Part]) -> None:
+def _name_amount(task: Conversion, parts: Sequence[samples.Part]) -> None:
     """Report the bytes that a run writes before it reads, if they are many."""
-    amount = sum(files_of(task, part) * samples_per_file(task) * mean_size(task) for part in parts)
+    amount = sum(
+        samples.files_of(task, part) * samples.samples_per_file(task) * samples.mean_size(task) for part in parts
+    )
     if amount >= MUCH:
         less = "`++workload.dataset.num_files_train=N` makes N files, --from-files reads those of DLIO"
         task.notes.append(f"a run writes {size(amount, 3)} of data, unless they are there already: {less}")

@@ -5,41 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.protocols import (
-    Built,
-    Bytes,
-    Column,
-    Dressed,
-    EncodeTime,
-    FileIndex,
-    Format,
-    Framed,
-    Ints,
-    Preallocated,
-    Resolved,
-)
+from dliosim.formats import protocols
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
 
-def random_contents(dataset: Dataset, sample: int, size: int) -> Bytes:
+def random_contents(dataset: Dataset, sample: int, size: int) -> protocols.Bytes:
     """Return random bytes for a sample, instead of those that a run makes."""
     return np.random.default_rng([dataset.seed, sample]).integers(0, 256, size, np.uint8)
 
 
-def _make_contents(form: Format, sample: int, size: int) -> Bytes:
+def _make_contents(form: protocols.Format, sample: int, size: int) -> protocols.Bytes:
     data = random_contents(form.dataset, sample, size)
-    return form.dress(data, 0) if isinstance(form, Dressed) else data
+    return form.dress(data, 0) if isinstance(form, protocols.Dressed) else data
 
 
-def _sample_ends(form: Framed, sizes: Ints) -> tuple[Ints, Ints]:
+def _sample_ends(form: protocols.Framed, sizes: protocols.Ints) -> tuple[protocols.Ints, protocols.Ints]:
     """Return the begin of each sample behind the header, and the begin of a next one after it."""
     taken = -(-form.stride(sizes) // form.align) * form.align
     ends = np.cumsum(taken)
     return ends - taken, ends
 
 
-def build_framed(form: Framed, sizes: Ints, first: int = 0) -> bytes:
+def build_framed(form: protocols.Framed, sizes: protocols.Ints, first: int = 0) -> bytes:
     """Return the whole bytes of a file with samples `first` and those after it, of `sizes`, made as a run makes it."""
     count, header = len(sizes), form.header
     starts, ends = _sample_ends(form, sizes)
@@ -61,24 +49,24 @@ def build_framed(form: Framed, sizes: Ints, first: int = 0) -> bytes:
     return head + bytes(body) + tail
 
 
-def write_framed(form: Framed, path: Path, sizes: Ints, first: int = 0) -> None:
+def write_framed(form: protocols.Framed, path: Path, sizes: protocols.Ints, first: int = 0) -> None:
     """Write a file of a framed format with its sidecars."""
     path.write_bytes(build_framed(form, sizes, first))
     for suffix in form.sidecars:
         path.with_suffix(f".{suffix}").write_bytes(b"".join(form.write_sidecar(suffix, first, sizes)))
 
 
-def write_resolved(form: Resolved, path: Path, count: int, first: int = 0) -> None:
+def write_resolved(form: protocols.Resolved, path: Path, count: int, first: int = 0) -> None:
     """Write a file of a resolved format, in place or built, as a run does."""
     size = form.size
     samples = np.zeros((count, size), np.uint8)
     for row in range(count):
         samples[row] = random_contents(form.dataset, first + row, size)
-    if isinstance(form, Built):
+    if isinstance(form, protocols.Built):
         most = max(1, form.batch)
-        form.build(path, count, (samples[at : at + most] for at in range(0, count, most)), EncodeTime())
+        form.build(path, count, (samples[at : at + most] for at in range(0, count, most)), protocols.EncodeTime())
         return
-    assert isinstance(form, Preallocated), "a resolved format is one of the two kinds"
+    assert isinstance(form, protocols.Preallocated), "a resolved format is one of the two kinds"
     form.lay_out(path, count)
     index = form.index(path)
     with path.open("r+b") as stream:
@@ -91,12 +79,12 @@ def write_resolved(form: Resolved, path: Path, count: int, first: int = 0) -> No
             assert done == size, "the ranges of a sample add up to it"
 
 
-def sample_ranges(index: FileIndex, sample: int) -> list[tuple[int, int]]:
+def sample_ranges(index: protocols.FileIndex, sample: int) -> list[tuple[int, int]]:
     """Return (offset, length) of each range of a sample (from 0 in its file): whole units of encoded columns."""
     return [place for column in index.columns for place in _column_ranges(column, sample)]
 
 
-def _column_ranges(column: Column, sample: int) -> list[tuple[int, int]]:
+def _column_ranges(column: protocols.Column, sample: int) -> list[tuple[int, int]]:
     first, row = _find_unit(column, sample)
     places, left = [], column.row_bytes
     for unit in range(first, first + column.pieces):
@@ -108,7 +96,7 @@ def _column_ranges(column: Column, sample: int) -> list[tuple[int, int]]:
     return places
 
 
-def _find_unit(column: Column, sample: int) -> tuple[int, int]:
+def _find_unit(column: protocols.Column, sample: int) -> tuple[int, int]:
     """Return the first unit that holds bytes of a sample, and the number of the sample in it."""
     if column.pieces > 1:
         return sample * column.pieces, 0
@@ -118,7 +106,7 @@ def _find_unit(column: Column, sample: int) -> tuple[int, int]:
     return unit, sample - int(column.first[unit])
 
 
-def check_framed(form: Framed, sizes: Ints, path: Path) -> None:
+def check_framed(form: protocols.Framed, sizes: protocols.Ints, path: Path) -> None:
     """Check that a file made as a run makes it has its samples, by its own index, where they were planned."""
     write_framed(form, path, sizes)
     index = form.index(path)
@@ -139,7 +127,7 @@ def check_framed(form: Framed, sizes: Ints, path: Path) -> None:
             assert decoded.tobytes() == expected, f"sample {row} decodes to its contents"
 
 
-def check_resolved(form: Resolved, count: int, path: Path) -> None:
+def check_resolved(form: protocols.Resolved, count: int, path: Path) -> None:
     """Check that a file of the format holds, in the ranges of its index, the bytes that were written."""
     write_resolved(form, path, count)
     index = form.index(path)
@@ -163,7 +151,7 @@ def check_resolved(form: Resolved, count: int, path: Path) -> None:
         assert found == random_contents(form.dataset, row, size).tobytes(), f"sample {row} is what was written"
 
 
-def check_damage(form: Format, path: Path) -> None:
+def check_damage(form: protocols.Format, path: Path) -> None:
     """Check that a cut file is indexed correctly or refused, and never crashes; `path` is a good file, which is cut."""
     whole = path.read_bytes()
     step = max(1, len(whole) // 64)

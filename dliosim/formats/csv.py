@@ -18,8 +18,8 @@ from dliosim.lazy_numpy import np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+#: The longest line, bytes; longer ones are refused
 LONGEST_LINE: Final = 1 << 30
-"""The longest line, bytes; longer ones are refused."""
 
 _BLOCK: Final = 4 << 20
 #: The index keeps an offset and a length of 8 bytes each for a line.

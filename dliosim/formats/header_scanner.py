@@ -16,16 +16,16 @@ from typing import Final
 from dliosim.errors import ExecutionError
 from dliosim.mincore import find_resident_pages
 
+#: The smallest read where the next header is near, bytes: storage reads a page anyway
 LEAST_BLOCK: Final = 4096
-"""The smallest read where the next header is near, bytes: storage reads a page anyway."""
 
+#: The largest read, bytes, where the caller asks for no more
 BLOCK: Final = 256 * 1024
-"""The largest read, bytes, where the caller asks for no more."""
 
 _NEAR: Final = 32 * 1024
 
+#: The least that a look reads, bytes: the headers before and behind what an ordinary file holds
 _LEAST_LOOK: Final = 512
-"""The least that a look reads, bytes: the headers before and behind what an ordinary file holds."""
 
 #: Only what is in memory is read; 0 if the system has no such flag: then all of it counts as read from storage.
 _IN_MEMORY: Final = getattr(os, "RWF_NOWAIT", 0)

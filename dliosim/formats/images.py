@@ -32,14 +32,14 @@ from dliosim.lazy_numpy import np
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+#: The sample's own bytes in a file
 CONTENT: Final = 64
-"""The sample's own bytes in a file."""
 
+#: Bytes of the smallest file: a JPEG's tables and the contents take 0.7 kB
 SMALLEST: Final = 1024
-"""Bytes of the smallest file: a JPEG's tables and the contents take 0.7 kB."""
 
+#: Pixels of the largest image that is made or decoded, below the 89 million where Pillow warns
 MOST_PIXELS: Final = 1 << 26
-"""Pixels of the largest image that is made or decoded, below the 89 million where Pillow warns."""
 
 _BEHIND: Final = 1 << 16  # an image must end within this many bytes before the end of its file
 

@@ -36,8 +36,8 @@ from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, Fil
 from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS
 
+#: Types of tokens, by numpy's names, and their codes in an index
 CODES: Final = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float64": 6, "float32": 7, "uint16": 8}
-"""Types of tokens, by numpy's names, and their codes in an index."""
 
 _HEADER: Final = struct.Struct("<9sQBQQ")
 _MAGIC: Final = b"MMIDIDX\0\0"

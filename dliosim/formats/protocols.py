@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 Ints: TypeAlias = "NDArray[np.int64]"
 Bytes: TypeAlias = "NDArray[np.uint8]"
 
+#: `Column.row_bytes` of units that can only be read whole
 ENCODED: Final = 0
-"""`Column.row_bytes` of units that can only be read whole."""
 
+#: The largest index or header that is accepted, bytes; a larger one is refused before it is read into memory
 LARGEST_INDEX: Final = 1 << 31
-"""The largest index or header that is accepted, bytes; a larger one is refused before it is read into memory."""
 
+#: Pieces of memory below this size stay with a process for a while after it has freed them (glibc's malloc)
 FREED_LATE: Final = 32 << 20
-"""Pieces of memory below this size stay with a process for a while after it has freed them (glibc's malloc)."""
 
+#: Labels of samples are smaller than this, as those of ImageNet
 CLASSES: Final = 1000
-"""Labels of samples are smaller than this, as those of ImageNet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from dliosim.formats.header_scanner import Scanner, data_error, file_to_read
 from dliosim.formats.protocols import CLASSES, Bytes, Column, FileIndex, Framed, Ints, index_ranges
 from dliosim.lazy_numpy import np
 
+#: Bytes of a header; members begin and end at multiples of it
 UNIT: Final = 512
-"""Bytes of a header; members begin and end at multiples of it."""
 
+#: The longest long name or pax header that is accepted, bytes
 LARGEST_EXTENSION: Final = 1 << 20
-"""The longest long name or pax header that is accepted, bytes."""
 
 #: From this size on a header holds it in base 256, as GNU tar does: eleven octal digits are not enough.
 _OCTAL_END: Final = 8**11

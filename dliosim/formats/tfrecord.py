@@ -47,8 +47,8 @@ from dliosim.lazy_numpy import np
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
+#: Values from which a varint takes one byte more, up to 63 bits
 _STEPS: Final = tuple(1 << 7 * count for count in range(1, 9))
-"""Values from which a varint takes one byte more, up to 63 bits."""
 
 
 def varint_size(values: Ints) -> Ints:
@@ -130,8 +130,8 @@ def _read_varint(message: memoryview, at: int) -> tuple[int, int]:
     raise data_error("a tfrecord's data are no Example: a number does not end")
 
 
+#: Largest data of a record, bytes: the limit of a protobuf message (protobuf.dev/programming-guides/proto-limits)
 LARGEST: Final = (1 << 31) - 1
-"""Largest data of a record, bytes: the limit of a protobuf message (protobuf.dev/programming-guides/proto-limits)."""
 
 _HEAD: Final = 12
 _FOOT: Final = 4

@@ -55,7 +55,7 @@ def refuse_sizes(dataset: Dataset, why: str) -> tuple[str, str] | None:
     """
     if dataset.source or dataset.constant_size is not None:
         return None
-    if not dataset.has_uniform_files:
+    if dataset.sizes != "by file" and dataset.layout.files < dataset.samples:
         return "size", f"{why}: with `sizes by file` a size is drawn for each file"
     if dataset.parts > 1:
         return "parts", "drawn sizes cannot be divided among several"
@@ -70,8 +70,8 @@ def smallest_size(size: Distribution) -> float:
     return max(drawn, size.low or 0.0)
 
 
+#: The largest number of chunks (HDF5) or column chunks (Parquet) in one file: HDF5's index has 47 bytes for each
 MOST_UNITS: Final = 1 << 24
-"""The largest number of chunks (HDF5) or column chunks (Parquet) in one file: HDF5's index has 47 bytes for each."""
 
 _MOST_IN_ALL: Final = 1 << 27  # every rank keeps offset and length of each: 2 GiB at this limit
 

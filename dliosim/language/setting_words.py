@@ -11,8 +11,8 @@ from pathlib import Path
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.language.suggest.lines import list_phrases
+from dliosim.language.suggest.slips import quote_pair, write_all
 from dliosim.language.suggest.synonyms import find_setting, list_forms
-from dliosim.language.suggest.typed import quote_pair, write_all
 from dliosim.language.syntax.declarations import BLOCKS, MUST_OPEN, SETTINGS, STATEMENTS, Declaration, block_kinds
 from dliosim.model import Job
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+from dliosim import model
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.compile import CompiledPattern, compile_document, compile_storage
 from dliosim.language.diagnostics import Mistake
@@ -17,30 +18,6 @@ from dliosim.language.settings.phrases import write_distribution, write_pace, wr
 from dliosim.language.settings.setting_overlay import sub_names
 from dliosim.language.source import Span
 from dliosim.language.syntax.declarations import WITHOUT_DATA, list_settings
-from dliosim.model import (
-    TYPES,
-    Access,
-    Background,
-    Barrier,
-    Cadence,
-    Checkpoint,
-    Convert,
-    Dataset,
-    DropCaches,
-    Evaluation,
-    Finder,
-    Job,
-    Loop,
-    Part,
-    Pause,
-    Prepare,
-    Repeat,
-    Restore,
-    Save,
-    StorageModel,
-    Transformer,
-    Verb,
-)
 from dliosim.readable import count
 from dliosim.units import format_bytes, format_seconds
 
@@ -51,7 +28,9 @@ class _OutputLine:
     origin: str = ""
 
 
-def explain_pattern(path: Path, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder = missing_finder) -> str:
+def explain_pattern(
+    path: Path, overrides: Sequence[tuple[str, str]], job: model.Job, finder: model.Finder = missing_finder
+) -> str:
     """Return the resolved pattern, itself a pattern, with the origin of each value as a comment.
 
     Raises PatternError.
@@ -87,8 +66,8 @@ def write_pattern(compiled: CompiledPattern) -> str:
         found = f"found: {samples} in {files}" if dataset.source else ""
         lines += writer.noun("dataset", dataset.name, dataset, found)
     models = {kept.model.name: kept.model for kept in workload.checkpoints if kept.model is not None}
-    for name, model in models.items():
-        lines += writer.noun("model", f"{name} transformer", model)
+    for name, transformer in models.items():
+        lines += writer.noun("model", f"{name} transformer", transformer)
     for kept in workload.checkpoints:
         lines += writer.noun("checkpoint", kept.name, kept)
     lines.append(_OutputLine(""))
@@ -105,7 +84,7 @@ def _align_origins(lines: Sequence[_OutputLine]) -> str:
     return "\n".join(f"{line.text:<{width}}  # {line.origin}" if line.origin else line.text for line in lines)
 
 
-def write_dataset(dataset: Dataset) -> str:
+def write_dataset(dataset: model.Dataset) -> str:
     """Return a pattern that prepares one data set; compiled for any job, it gives the same data set."""
     settings = [f"    {head:<10} {value}" for head, value in list_phrases("dataset", dataset)]
     head = ["dlio 1", "workload prepared", f"seed {dataset.seed}", f"dataset {dataset.name} {{"]
@@ -138,7 +117,11 @@ class _PatternWriter:
             yield _OutputLine(f"# param {param.name} = {value}{meaning}", param.value.location)
 
     def noun(
-        self, kind: str, name: str, noun: Dataset | Transformer | Checkpoint | StorageModel, origin: str = ""
+        self,
+        kind: str,
+        name: str,
+        noun: model.Dataset | model.Transformer | model.Checkpoint | model.StorageModel,
+        origin: str = "",
     ) -> Iterator[_OutputLine]:
         yield _OutputLine("")
         yield _OutputLine(f"{kind} {name} {{", origin)
@@ -151,7 +134,7 @@ class _PatternWriter:
         for head, value in list_phrases(kind, owner):
             if kind == "dataset" and owner.source and head not in first and head not in ("format", "root"):
                 continue  # the files say this
-            if isinstance(owner, Loop) and not owner.dataset and head not in WITHOUT_DATA:
+            if isinstance(owner, model.Loop) and not owner.dataset and head not in WITHOUT_DATA:
                 continue
             # A pair that no `hint` line gives comes from the set of `hints`.
             other = first.get("hints" if head == "hint" else head)
@@ -159,18 +142,18 @@ class _PatternWriter:
             origin = self.origin(line.phrase) if line is not None else "default"
             yield _OutputLine(f"{self._indent}    {head:<10} {value}", origin)
 
-    def verb(self, verb: Verb, evaluates: str = "") -> Iterator[_OutputLine]:
+    def verb(self, verb: model.Verb, evaluates: str = "") -> Iterator[_OutputLine]:
         indent, head = self._indent, _VERB_HEADS[type(verb)](verb)
-        if not isinstance(verb, (Loop, Prepare, Restore, Repeat)):
+        if not isinstance(verb, (model.Loop, model.Prepare, model.Restore, model.Repeat)):
             yield _OutputLine(f"{indent}{head}")
             return
         yield _OutputLine(f"{indent}{head}{evaluates} {{")
-        if not isinstance(verb, Repeat):
+        if not isinstance(verb, model.Repeat):
             yield from self._settings(head.split()[0], verb, self.verbs[id(verb)])
         self._indent = indent + "    "
-        for inner in verb.body if isinstance(verb, Repeat) else ():
+        for inner in verb.body if isinstance(verb, model.Repeat) else ():
             yield from self.verb(inner)
-        for evaluation in verb.evaluations if isinstance(verb, Loop) else ():
+        for evaluation in verb.evaluations if isinstance(verb, model.Loop) else ():
             yield from self.verb(evaluation.loop, f" every {count(evaluation.every, 'epoch')}{_first(evaluation)}")
         self._indent = indent
         yield _OutputLine(f"{indent}}}")
@@ -178,15 +161,15 @@ class _PatternWriter:
 
 #: The words of a verb before its block.
 _VERB_HEADS: Final[dict[type, Callable[[Any], str]]] = {
-    Loop: lambda loop: f"{loop.kind} {loop.name}",
-    Prepare: lambda prepare: f"prepare {prepare.dataset}{' afresh' * prepare.afresh}",
-    Convert: lambda convert: convert.title,
-    Save: lambda save: f"save {save.checkpoint}",
-    Restore: lambda restore: f"restore {restore.checkpoint}",
-    Repeat: lambda repeat: f"repeat {repeat.count}",
-    Pause: lambda pause: f"pause {write_distribution(pause.time, format_seconds)}",
-    Barrier: lambda _: "barrier",
-    DropCaches: lambda _: "drop caches",
+    model.Loop: lambda loop: f"{loop.kind} {loop.name}",
+    model.Prepare: lambda prepare: f"prepare {prepare.dataset}{' afresh' * prepare.afresh}",
+    model.Convert: lambda convert: convert.title,
+    model.Save: lambda save: f"save {save.checkpoint}",
+    model.Restore: lambda restore: f"restore {restore.checkpoint}",
+    model.Repeat: lambda repeat: f"repeat {repeat.count}",
+    model.Pause: lambda pause: f"pause {write_distribution(pause.time, format_seconds)}",
+    model.Barrier: lambda _: "barrier",
+    model.DropCaches: lambda _: "drop caches",
 }
 
 
@@ -203,30 +186,30 @@ def list_phrases(kind: str, owner: Any) -> Iterator[tuple[str, str]]:
                 yield setting.keyword, phrase
 
 
-def _layout(data: Dataset) -> str:
+def _layout(data: model.Dataset) -> str:
     layout = data.layout
     placed = count(layout.files, "file") if layout.kind == "files" else layout.kind
     return placed + (f" in {layout.folders} folders" if layout.folders > 1 else "")
 
 
-def _shape(data: Dataset) -> str | None:
+def _shape(data: model.Dataset) -> str | None:
     shape = data.shape
     return f"{' x '.join(map(str, shape.extents))} of {shape.element}" if shape is not None else None
 
 
-def _columns(owner: Dataset | Loop) -> str | None:
-    if isinstance(owner, Loop):
+def _columns(owner: model.Dataset | model.Loop) -> str | None:
+    if isinstance(owner, model.Loop):
         return None if owner.columns is None else str(owner.columns)
     lengths = ((one, f"{one.length} x " if one.length > 1 else "") for one in owner.columns)
     return ", ".join(f"{one.number} of {length}{one.element}" for one, length in lengths) or None
 
 
-def _datasets(data: Dataset) -> str | None:
+def _datasets(data: model.Dataset) -> str | None:
     names = ", ".join(f'"{name}"' for name in data.names)
     return names or (None if data.columns else str(data.parts))
 
 
-def _chunk(data: Dataset) -> str | None:
+def _chunk(data: model.Dataset) -> str | None:
     chunk = data.chunk
     if chunk is None:
         return None
@@ -235,18 +218,18 @@ def _chunk(data: Dataset) -> str | None:
     return count(chunk.number, "sample") if chunk.unit == "samples" else format_bytes(chunk.number)
 
 
-def _compression(data: Dataset) -> str:
+def _compression(data: model.Dataset) -> str:
     used = data.compress
     return "off" if used is None else f"{used.codec} {used.level}" if used.level else used.codec
 
 
-def _engine(access: Access) -> str | None:
+def _engine(access: model.Access) -> str | None:
     if access.api not in ("posix", "mpi-independent") or access.through == "library":
         return None  # no other api takes an engine, and a library makes its own calls
     return f"{access.engine} depth {access.depth}" if access.engine == "queued" else access.engine
 
 
-def _shuffles(loop: Loop) -> list[str]:
+def _shuffles(loop: model.Loop) -> list[str]:
     shuffle, when = loop.shuffle, ("each epoch", "once")
     scope = f"within buffer of {shuffle.buffer} samples" if shuffle.samples == "within buffer" else shuffle.samples
     samples = [f"samples {scope} {when[shuffle.samples_once]}"] if shuffle.samples != "off" else []
@@ -254,13 +237,13 @@ def _shuffles(loop: Loop) -> list[str]:
     return samples + files or ["off"]
 
 
-def _sync(loop: Loop) -> str:
+def _sync(loop: model.Loop) -> str:
     sync = loop.sync
     every = f" every {sync.every} steps" if sync.every > 1 else ""
     return f"allreduce {format_bytes(sync.size)}{every}" if sync.kind == "allreduce" else sync.kind + every
 
 
-def _cadence(cadence: Cadence) -> str:
+def _cadence(cadence: model.Cadence) -> str:
     name, unit = cadence.checkpoint, cadence.unit
     if unit == "end":
         return f"{name} at end"
@@ -269,15 +252,16 @@ def _cadence(cadence: Cadence) -> str:
     return f"{name} every {count(cadence.every, unit[:-1])}{_first(cadence)}"
 
 
-def _first(one: Cadence | Evaluation) -> str:
+def _first(one: model.Cadence | model.Evaluation) -> str:
     return f" from {one.first}" if one.first else ""
 
 
-def _optimizer(model: Transformer) -> str:
-    return model.optimizer + (f" {model.state}" if model.optimizer != "none" or model.state != "fp32" else "")
+def _optimizer(transformer: model.Transformer) -> str:
+    state = f" {transformer.state}" if transformer.optimizer != "none" or transformer.state != "fp32" else ""
+    return transformer.optimizer + state
 
 
-def _writers(checkpoint: Checkpoint) -> str:
+def _writers(checkpoint: model.Checkpoint) -> str:
     number = checkpoint.writers.number
     return {
         "file per rank": "into file per rank",
@@ -287,41 +271,41 @@ def _writers(checkpoint: Checkpoint) -> str:
     }[checkpoint.writers.kind]
 
 
-def _parallel(owner: Checkpoint | Restore) -> str | None:
+def _parallel(owner: model.Checkpoint | model.Restore) -> str | None:
     split = owner.parallel
     return f"{split.phrase}{' subset' if split.played else ''}" if split else None
 
 
-def _writer_split(restore: Restore) -> str | None:
+def _writer_split(restore: model.Restore) -> str | None:
     split = restore.written_by
     if split is None or split.played:
         return f"{split.phrase} subset {split.played}" if split else None
     return count(split.ranks, "rank") if split.tensor == split.pipeline == 1 else split.phrase
 
 
-def _part(part: Part, stages: int) -> str:
+def _part(part: model.Part, stages: int) -> str:
     if part.scope in ("total", "per rank"):
         return f"{part.name} {format_bytes(part.size)} {part.scope}"
     held = part.scope if part.scope == "whole" else f"split by {part.scope}"
     where = f" on stage {part.stage}" if stages > 1 else ""
     if not part.row:  # bytes, not a tensor
         return f"{part.name} {format_bytes(part.size)} {held}{where}"
-    element = next(name for name, size in TYPES.items() if size == part.element)
+    element = next(name for name, size in model.TYPES.items() if size == part.element)
     return f"{part.name} {part.rows} x {part.row // part.element} of {element} {held}{where}"
 
 
-def _parts(checkpoint: Checkpoint) -> list[str]:
+def _parts(checkpoint: model.Checkpoint) -> list[str]:
     stages = checkpoint.parallel.pipeline if checkpoint.parallel else 1
     return [_part(part, stages) for part in checkpoint.parts]
 
 
-def _staging(background: Background) -> str:
+def _staging(background: model.Background) -> str:
     how = ["simulated"] if background.simulated else []
     how += [write_pace(background.staging)] if background.staging else []
     return " ".join(how) or "memory"
 
 
-def _shares(storage: StorageModel) -> str:
+def _shares(storage: model.StorageModel) -> str:
     return ", ".join(f"{name} {100 * share:g} %" for name, share in storage.uncertain) or "off"
 
 

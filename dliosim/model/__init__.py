@@ -1,14 +1,6 @@
 """A resolved pattern: frozen dataclasses with bytes as int and seconds as float."""
 
-from dliosim.model.access import (
-    MPI_APIS,
-    Access,
-    Api,
-    By,
-    Engine,
-    HintSet,
-    communicator_size,
-)
+from dliosim.model.access import MPI_APIS, Access, Api, By, Engine, HintSet, communicator_size
 from dliosim.model.checkpoint import Background, Checkpoint, Copies, Pace, Writers
 from dliosim.model.dataset import (
     ELEMENTS,
@@ -26,9 +18,8 @@ from dliosim.model.dataset import (
 from dliosim.model.distributions import Distribution, constant
 from dliosim.model.expectation import EXPECTABLE, Expectation
 from dliosim.model.job import Job
-from dliosim.model.split import Split
 from dliosim.model.storage import CallSizes, Servers, StorageModel
-from dliosim.model.transformer import OPTIMIZERS, TYPES, Part, Scope, Transformer
+from dliosim.model.transformer import OPTIMIZERS, TYPES, Part, Scope, Split, Transformer
 from dliosim.model.verbs import (
     Arrivals,
     Barrier,

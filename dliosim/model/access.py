@@ -9,11 +9,11 @@ from dliosim.model.direct_io import DIRECT_ALIGNMENT
 from dliosim.model.job import MAX_RANKS, Job
 from dliosim.model.phrase import Phrase
 
+#: posix, mpi-independent, mpi-collective, or the name of a backend of another package
 Api: TypeAlias = str
-"""posix, mpi-independent, mpi-collective, or the name of a backend of another package."""
 
+#: The apis that read and write by MPI-IO. Any other name, except posix, is a backend of another package.
 MPI_APIS: Final = ("mpi-independent", "mpi-collective")
-"""The apis that read and write by MPI-IO. Any other name, except posix, is a backend of another package."""
 
 Through = Literal["direct", "library"]
 By = Literal["batch", "batch in turn", "sample"]

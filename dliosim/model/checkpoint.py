@@ -11,13 +11,12 @@ from dliosim.hashes import sha256
 from dliosim.model.access import Access
 from dliosim.model.dataset import STRIPE, Stripe
 from dliosim.model.phrase import PathBelow, Phrase, Root, Switch
-from dliosim.model.split import Split
-from dliosim.model.transformer import Part, Transformer, parts_of
+from dliosim.model.transformer import Part, Split, Transformer, parts_of
 
 Commit = Literal["rename", "metadata", "none"]
 Replicas = Literal["once", "dealt", "all"]
+#: Data-parallel rank that saves a replica: the rank of this number, each rank in turn, or all ranks
 Copies = int | Literal["dealt", "all"]
-"""Data-parallel rank that saves a replica: the rank of this number, each rank in turn, or all ranks."""
 
 
 @dataclass(frozen=True, slots=True)

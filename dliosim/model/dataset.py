@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+#: Draws of a size above this are lowered to it, bytes
 LARGEST_SAMPLE: Final = float(1 << 53)
-"""Draws of a size above this are lowered to it, bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,17 @@ def rank_sample_counts(counts: FileCounts, ranks: int) -> tuple[int, ...]:
     return tuple(rows.reshape(-1, ranks).sum(axis=0).tolist())
 
 
+#: Element types of samples, by numpy's names, and their bytes
 ELEMENTS: Final = {
     "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
     "float16": 2, "float32": 4, "float64": 8,
 }  # fmt: skip
-"""Element types of samples, by numpy's names, and their bytes."""
 
+#: Bytes of a data set or checkpoint, at most: offsets have 63 bits
 MAX_TOTAL: Final = 2**62
-"""Bytes of a data set or checkpoint, at most: offsets have 63 bits."""
 
+#: Size of samples whose sizes are not known. It is not constant, so that no closed form is used for them.
 UNKNOWN_SIZE: Final = Distribution("uniform", (1.0, 1.0))
-"""Size of samples whose sizes are not known. It is not constant, so that no closed form is used for them."""
 
 #: Endings of file names that differ from the format's name, as readers of the format expect them.
 _SUFFIXES: Final = {"indexed": "bin"}
@@ -220,11 +220,6 @@ class Dataset:
         return int(self.size.parameters[0]) if self.size.is_constant else None
 
     @property
-    def has_uniform_files(self) -> bool:
-        """True if all samples of a file have one size."""
-        return self.constant_size is not None or self.sizes == "by file" or self.layout.files >= self.samples
-
-    @property
     def largest_size(self) -> float:
         """Bytes of the largest sample that can be drawn: `LARGEST_SAMPLE` if nothing limits it."""
         drawn = self.size.parameters[-1] if self.size.kind in ("constant", "uniform") else LARGEST_SAMPLE
@@ -283,8 +278,8 @@ class Dataset:
         return name if self.layout.folders == 1 else f"{file % self.layout.folders:04d}/{name}"
 
 
+#: Function that surveys the files of a data set's `source`; DliosimError where there are none, or damaged ones
 Finder: TypeAlias = Callable[[Dataset], FileSurvey]
-"""Function that surveys the files of a data set's `source`; DliosimError where there are none, or damaged ones."""
 
 _NEVER_BEFORE: Final[dict[str, Any]] = {
     "shape": None, "chunk": None, "compress": None, "compressible": 1.0, "parts": 1, "names": (), "source": "",

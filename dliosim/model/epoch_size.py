@@ -18,8 +18,8 @@ from dliosim.model.verbs import Loop
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+#: Largest number of rows of any table of a plan. It limits the samples and the calls in one step of a rank.
 LARGEST_TABLE: Final = 1 << 22
-"""Largest number of rows of any table of a plan. It limits the samples and the calls in one step of a rank."""
 
 
 def samples_of_rank(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> int:

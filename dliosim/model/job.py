@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+#: Number of ranks that `measure.records.pack_arrivals` can distinguish
 MAX_RANKS: Final = 1 << 22
-"""Number of ranks that `measure.records.pack_arrivals` can distinguish."""
 
 
 @dataclass(frozen=True, slots=True)

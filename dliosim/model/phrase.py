@@ -29,7 +29,7 @@ class Phrase:
 
 Count = Annotated[int, Phrase("COUNT")]
 Switch = Annotated[bool, Phrase("on | off")]
+#: Path relative to a root, which it does not leave
 PathBelow = Annotated[str, Phrase("PATH", fixed="their names say where")]
-"""Path relative to a root, which it does not leave."""
+#: Name of a directory given on the command line; `data` is that of `--dir`
 Root = Annotated[str, Phrase("NAME")]
-"""Name of a directory given on the command line; `data` is that of `--dir`."""

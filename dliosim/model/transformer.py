@@ -1,4 +1,4 @@
-"""The state of a transformer: its tensors, their sizes, how they are split, and the file of each.
+"""The state of a transformer: its tensors, their sizes, how they are split over ranks, and the file of each.
 
 Parameters are those of a Llama: 2VH + L(2H + H(H + 2K) + H^2 + 3FH) + H with K = floor(H / heads) x kv heads. This is
 exact for the published numbers of 8B, 70B, 405B and 1T (MLPerf Storage v2). Tensors are split as Megatron-LM splits
@@ -10,11 +10,83 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Final, Literal
 
 from dliosim.model.phrase import Phrase
-from dliosim.model.split import Split
+
+#: Megatron's words for the axis along which neighbours differ (tensor), the next one, and that of the farthest
+RankOrder = Literal["tp-dp-pp", "tp-pp-dp"]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`tensor` x `pipeline` x `data` ranks; tensor-parallel ranks are neighbours."""
+
+    tensor: int  #: tensor-parallel ranks
+    pipeline: int  #: pipeline stages
+    data: int  #: data-parallel ranks
+    played: int = 0  #: ranks that take part (`subset`), from rank 0; 0: all
+    order: RankOrder = "tp-dp-pp"  #: which ranks are near; the first order if both are the same
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that the model is split over."""
+        return self.tensor * self.pipeline * self.data
+
+    @property
+    def present_ranks(self) -> int:
+        """Number of ranks that take part: rank 0 to this one, exclusive."""
+        return self.played or self.ranks
+
+    @property
+    def has_all_copies(self) -> bool:
+        """Return whether all data-parallel replicas of each rank that takes part also take part."""
+        together = self.tensor * self.data if self.order == "tp-dp-pp" else self.ranks
+        return self.data == 1 or self.present_ranks % together == 0
+
+    @property
+    def stage_stride(self) -> int:
+        """Distance in ranks between neighbours that differ only in their pipeline stage."""
+        return self.tensor * (self.data if self.order == "tp-dp-pp" else 1)
+
+    @property
+    def data_stride(self) -> int:
+        """Distance in ranks between neighbours that differ only in their data rank."""
+        return self.tensor * (1 if self.order == "tp-dp-pp" else self.pipeline)
+
+    def coordinates(self, rank: int) -> tuple[int, int, int]:
+        """Return the tensor, pipeline and data rank of a rank, or of each of an array of ranks."""
+        return (rank % self.tensor, rank // self.stage_stride % self.pipeline, rank // self.data_stride % self.data)
+
+    def rank(self, tensor: int, pipeline: int, data: int) -> int:
+        """Return the rank with these coordinates; elementwise for arrays."""
+        return tensor + self.stage_stride * pipeline + self.data_stride * data
+
+    def describe(self) -> dict[str, Any]:
+        """Return the fields, for JSON; without the order if it is the first one."""
+        fields = asdict(self)
+        if self.order == "tp-dp-pp":
+            del fields["order"]
+        return fields
+
+    @property
+    def phrase(self) -> str:
+        """Text of the split in a pattern, without `subset`."""
+        order = "" if self.order == "tp-dp-pp" else f" order {self.order}"
+        return f"tensor {self.tensor} pipeline {self.pipeline} data {self.data}{order}"
+
+    @property
+    def axes_text(self) -> str:
+        """Axes along which the model is split; `data 1` if it is not split."""
+        axes = {"tensor": self.tensor, "pipeline": self.pipeline, "data": self.data}
+        text = " ".join(f"{axis} {size}" for axis, size in axes.items() if size > 1) or "data 1"
+        return text if self.order == "tp-dp-pp" else f"{text} {self.order}"
+
+    def __str__(self) -> str:
+        """Return the text that a pattern has for it, and the ranks that take part."""
+        return f"{self.phrase}, {self.played} of {self.ranks} ranks" if self.played else self.phrase
+
 
 Scope = Literal["total", "per rank", "rows", "columns", "whole"]
 
@@ -80,11 +152,6 @@ class Transformer:
     scale: Annotated[int, Phrase("COUNT<=1_000_000_000")] = 1
 
     @property
-    def kv_width(self) -> int:
-        """Width of keys, and of values; elements."""
-        return self.hidden // self.heads * self.kv_heads
-
-    @property
     def parameters(self) -> int:
         """Number of parameters, unscaled."""
         return sum(rows * columns for _, _, rows, columns, _ in _tensors(self))
@@ -118,7 +185,8 @@ def parts_of(model: Transformer, split: Split) -> tuple[Part, ...]:
 
 def _tensors(model: Transformer) -> Iterator[tuple[str, int, int, int, Scope]]:
     """Yield name, layer (-1: before all, `layers` and more: after all), rows, columns and scope of each tensor."""
-    hidden, ffn, kv, layers = model.hidden, model.ffn, model.kv_width, model.layers
+    hidden, ffn, layers = model.hidden, model.ffn, model.layers
+    kv = hidden // model.heads * model.kv_heads  # width of keys, and of values
     yield "embedding", -1, model.vocabulary, hidden, "rows"
     for layer in range(layers):
         yield f"{layer}.attention_norm", layer, 1, hidden, "whole"

@@ -10,7 +10,7 @@ from dliosim.model.access import Access
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution
 from dliosim.model.phrase import Phrase, Switch
-from dliosim.model.split import Split
+from dliosim.model.transformer import Split
 
 
 @dataclass(frozen=True, slots=True)

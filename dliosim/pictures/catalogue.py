@@ -16,7 +16,7 @@ from dliosim.measure.answers.validity import doubt_of_core_waits, doubt_of_utili
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import RestorePhase, SavePhase
-from dliosim.pictures import bandwidth, comparisons, files, gantt, latency, offsets, scaling, time_breakdown
+from dliosim.pictures import comparisons, files, reads, scaling, time_breakdown
 from dliosim.pictures.epochs import align_epochs, bin_text, gap_text, saves_text
 from dliosim.pictures.style import apply_style, render_figure
 from dliosim.report.answer_sentences import sentence
@@ -70,7 +70,9 @@ def draws_each(results: Sequence[object]) -> bool:
 
 def time_scales(loops: Sequence[LoopResult]) -> TimeScales:
     """Return the longest times of some loops."""
-    spans = [gantt.window_span(epoch) for loop in loops for epoch in loop.timeline if (epoch.window_ns >= 0).any()]
+    spans = [
+        time_breakdown.window_span(epoch) for loop in loops for epoch in loop.timeline if (epoch.window_ns >= 0).any()
+    ]
     ranks = [np.sum([*times.values()], axis=(0, 1)).max() * 1e-9 for loop in loops if (times := _answer_times(loop))]
     return TimeScales(
         epochs=max((place.end for loop in loops for place in align_epochs(loop.timeline)[-1:]), default=0.0),
@@ -125,9 +127,7 @@ def comparison_gallery(found: ComparisonResult) -> Gallery:
     """Return the pictures of a comparison."""
     if not comparisons.variants_with_ratio(found):
         return Gallery((), ("No variant has a ratio to the reference, so that there is nothing to show.",))
-    captions = (comparisons.FOREST_CAPTION, comparisons.GRID_CAPTION)
-    if found.is_stall_comparison:
-        captions = (comparisons.STALL_FOREST_CAPTION, comparisons.STALL_GRID_CAPTION)
+    captions = comparisons.captions(found)
     pictures = [Picture("ratios", "Ratios to the reference", captions[0], partial(comparisons.forest_plot, found))]
     if comparisons.has_ratio_matrix(found):
         title = f"All pairs of {' and '.join(one.name for one in found.varied)}"
@@ -148,7 +148,8 @@ def runs_gallery(runs: Sequence[SavedRun], title: str) -> Gallery:
     pictures = [Picture("side-by-side", f"{title}: results next to each other", scaling.SIDE_CAPTION, bars)]
     joined = [one for _, _, one in rated if one.study]
     if joined:
-        alone = scaling.omission_text([one.label for _, _, one in rated if not one.study])
+        others = ", ".join(one.label for _, _, one in rated if not one.study)
+        alone = f"Left out, as nothing here can be joined with them: {others}." if others else ""
         caption = " ".join(filter(None, [scaling.RULE, alone, scaling.SCALING_CAPTION]))
         draw = partial(scaling.scaling_curve, joined, in_bytes)
         pictures.append(Picture("scaling", f"{title}: rate over ranks", caption, draw))
@@ -200,31 +201,31 @@ def _timeline_pictures(
         number, figures = epoch.epoch, loop.epochs[epoch.epoch - 1]
         # timeline.h5 has decoding and tool as one span: the larger part gives its name.
         gap = "processing" if figures.processing_seconds.mean > figures.tool_seconds.mean else "tool"
-        draw = partial(gantt.rank_timeline, epoch, gap, scales.steps)
-        caption = f"{gantt.step_text(epoch)} {gantt.CAPTION}"
+        draw = partial(time_breakdown.rank_timeline, epoch, gap, scales.steps)
+        caption = f"{time_breakdown.step_text(epoch)} {time_breakdown.STEPS_CAPTION}"
         yield Picture(f"timeline-epoch-{number}", f"What each rank did, epoch {number}", caption, draw)
     # Without I/O, steps are still recorded with their bytes, but bandwidth would have no meaning.
     if not saved.run.null and any(epoch.bytes.any() for epoch in recorded):
         rates = {epoch.epoch: _rate_of_asked_bytes(epoch) for epoch in loop.epochs}
         counted = [epoch.epoch for epoch in loop.answer_epochs]
-        over_time = partial(bandwidth.bandwidth_over_time, recorded, ranks, rates, rate, scales.epochs, counted)
-        sum_caption = f"{shown} {bandwidth.SUM_CAPTION}"
+        over_time = partial(reads.bandwidth_over_time, recorded, ranks, rates, rate, scales.epochs, counted)
+        sum_caption = f"{shown} {reads.SUM_CAPTION}"
         yield Picture("bandwidth-over-time", "Bandwidth over time", sum_caption, over_time)
         if ranks > 1:
-            by_rank = partial(bandwidth.bandwidth_map, recorded, rate and rate / ranks, scales.epochs, counted)
-            map_caption = f"{shown} {bandwidth.MAP_CAPTION}"
+            by_rank = partial(reads.bandwidth_map, recorded, rate and rate / ranks, scales.epochs, counted)
+            map_caption = f"{shown} {reads.MAP_CAPTION}"
             yield Picture("bandwidth-by-rank", "Bandwidth by rank and time", map_caption, by_rank)
     with_latencies = [one for one in recorded if one.batch_latency[:, 1].any() or one.call_latency[:, 1].any()]
     if with_latencies:
-        draw = partial(latency.latency_distribution, with_latencies)
-        yield Picture("latency-distribution", "Distribution of latencies", latency.DISTRIBUTION_CAPTION, draw)
+        draw = partial(reads.latency_distribution, with_latencies)
+        yield Picture("latency-distribution", "Distribution of latencies", reads.DISTRIBUTION_CAPTION, draw)
     if any(epoch.batch_latency_max_ns.any() for epoch in recorded):
-        texts = [latency.longest_wait_text(recorded, ranks), saves, latency.OVER_TIME_CAPTION]
-        draw = partial(latency.latency_over_time, recorded, scales.epochs)
+        texts = [reads.longest_wait_text(recorded, ranks), saves, reads.OVER_TIME_CAPTION]
+        draw = partial(reads.latency_over_time, recorded, scales.epochs)
         yield Picture("latency-over-time", "Batch latency over time", " ".join(filter(None, texts)), draw)
-    if offsets.select_epochs(recorded):
-        caption = f"{offsets.offset_text(recorded)} {offsets.CAPTION}".strip()
-        draw = partial(offsets.offsets_over_steps, recorded)
+    if reads.select_epochs(recorded):
+        caption = f"{reads.offset_text(recorded)} {reads.OFFSETS_CAPTION}".strip()
+        draw = partial(reads.offsets_over_steps, recorded)
         yield Picture("offsets-over-steps", "Places in the data, step by step", caption, draw)
 
 

@@ -16,36 +16,42 @@ from dliosim.pictures.style import FAINT, INK, single_axes, trim_zeros, wrap_tex
 from dliosim.readable import number, seconds, size
 from dliosim.report.reader.results import REFERENCE, ComparisonResult, SavedVariant
 
-FOREST_CAPTION = (
-    "How to read it: a dot is a variant's rate by the reference's, the line through it the interval that the "
-    "repetitions leave; right of 1 is faster. An interval that holds 1 shows no difference. A true difference "
-    "within the grey band would have been missed by this many repetitions more than once in five times (the limit of "
-    "a power of 80 %); a verdict may still fall inside. "
-    "Formula: rate of the variant / rate of the reference, on a logarithmic axis, so that half and double are equally "
-    "far."
+_FOREST = (
+    "How to read it: a dot is {a dot}, the line through it the interval that the repetitions leave; right of 1 "
+    "{right}. An interval that holds 1 shows no difference. A true difference within the grey band would have been "
+    "missed by this many repetitions more than once in five times (the limit of a power of 80 %); a verdict may still "
+    "fall inside.{name} Formula: {ratio}, on a logarithmic axis, so that half and double are equally far."
 )
 
-GRID_CAPTION = (
-    "How to read it: a cell is a pair of settings, its number the ratio to the reference (1), below it the rate; "
-    "blue is faster, red slower, white equal. Ratios in brackets were not shown to differ. "
-    "Formula: rate of the variant / rate of the reference."
+_GRID = (
+    "How to read it: a cell is a pair of settings, its number the ratio to the reference (1), below it the {figure}; "
+    "{colours}. Ratios in brackets were not shown to differ. Formula: {ratio}."
 )
 
-STALL_FOREST_CAPTION = (
-    "How to read it: a dot is the reference's stall by a variant's, the line through it the interval that the "
-    "repetitions leave; right of 1 the job stalls less. An interval that holds 1 shows no difference. A true "
-    "difference within the grey band would have been missed by this many repetitions more than once in five times (the "
-    "limit of a power of 80 %); a verdict may still fall inside. At each name stands its stall: the median over passes "
-    "of the rank that was held longest. "
-    "Formula: stall of the reference / stall of the variant, on a logarithmic axis, so that half and double are "
-    "equally far."
-)
+_OF_RATES = {
+    "a dot": "a variant's rate by the reference's",
+    "right": "is faster",
+    "name": "",
+    "figure": "rate",
+    "colours": "blue is faster, red slower, white equal",
+    "ratio": "rate of the variant / rate of the reference",
+}
 
-STALL_GRID_CAPTION = (
-    "How to read it: a cell is a pair of settings, its number the ratio to the reference (1), below it the stall; "
-    "blue stalls less, red more, white the same. Ratios in brackets were not shown to differ. "
-    "Formula: stall of the reference / stall of the variant."
-)
+_OF_STALLS = {
+    "a dot": "the reference's stall by a variant's",
+    "right": "the job stalls less",
+    "name": " At each name stands its stall: the median over passes of the rank that was held longest.",
+    "figure": "stall",
+    "colours": "blue stalls less, red more, white the same",
+    "ratio": "stall of the reference / stall of the variant",
+}
+
+
+def captions(found: ComparisonResult) -> tuple[str, str]:
+    """Return the captions of the two pictures of a comparison."""
+    words = _OF_STALLS if found.is_stall_comparison else _OF_RATES
+    return _FOREST.format(**words), _GRID.format(**words)
+
 
 _COLOURS = {FASTER: "#0072B2", SLOWER: "#D55E00", EQUAL: "#7F7F7F", UNJUDGED: "#7F7F7F", REFERENCE: "#7F7F7F"}
 _MARKERS = {FASTER: "o", SLOWER: "s", EQUAL: "D", UNJUDGED: "D", REFERENCE: "D"}

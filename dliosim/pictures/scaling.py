@@ -232,11 +232,6 @@ def study_names(pairs: Sequence[tuple[SavedRun, LoopResult]]) -> list[str]:
     return [names.get(key, "") for key in keys]
 
 
-def omission_text(labels: Sequence[str]) -> str:
-    """Return the sentence on results that are in no curve."""
-    return f"Left out, as nothing here can be joined with them: {', '.join(labels)}." if labels else ""
-
-
 def _study_key(run: RunSummary, loop: LoopResult) -> object:
     # The order of overrides only matters for equal names: the last one counts, or each counts for its own part.
     overrides = tuple(sorted(run.overrides, key=lambda pair: pair[0]))

@@ -6,15 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dliosim.plan.forecast.checkpoint_interval import (
-    Costs,
-    Waste,
-    best_interval,
-    compute_waste,
-    daly_interval,
-    possible_interval,
-    young_interval,
-)
+from dliosim.plan.forecast import checkpoint_interval
 from dliosim.readable import long_time, seconds
 from dliosim.report.cells import percent_cell
 from dliosim.report.text_table import WIDTH, Column, format_columns
@@ -31,14 +23,14 @@ class IntervalRow:
     """One row of the interval table."""
 
     name: str  #: checkpoint, or bandwidth
-    costs: Costs  #: costs of a save and of a failure; s
+    costs: checkpoint_interval.Costs  #: costs of a save and of a failure; s
     own: float | None = None  #: interval of the workload itself, if it has one; s
     knows_stall: bool = True  #: false if nothing says how long a save holds the ranks: `costs` have 0 s
 
     @property
     def own_possible(self) -> float | None:
         """Interval that saves of the workload have: its own one, raised to a flush that takes longer; s."""
-        return None if self.own is None else possible_interval(self.own, self.costs)
+        return None if self.own is None else checkpoint_interval.possible_interval(self.own, self.costs)
 
 
 def explain_intervals(rows: Sequence[IntervalRow]) -> str:
@@ -60,12 +52,12 @@ def _stall_figure(name: str, figure: Callable[[IntervalRow], float], show: Calla
     return Column(name, lambda row: figure(row) if row.knows_stall else None, show)
 
 
-def _best_loss(row: IntervalRow) -> Waste:
-    return compute_waste(best_interval(row.costs), row.costs)
+def _best_loss(row: IntervalRow) -> checkpoint_interval.Waste:
+    return checkpoint_interval.compute_waste(checkpoint_interval.best_interval(row.costs), row.costs)
 
 
 def _own_loss(row: IntervalRow) -> float | None:
-    return None if row.own_possible is None else compute_waste(row.own_possible, row.costs).total
+    return None if row.own_possible is None else checkpoint_interval.compute_waste(row.own_possible, row.costs).total
 
 
 _INTERVAL_COLUMNS: list[list[Column[IntervalRow]]] = [
@@ -75,9 +67,11 @@ _INTERVAL_COLUMNS: list[list[Column[IntervalRow]]] = [
         Column("restart", lambda row: row.costs.restart, seconds),
     ],
     [
-        _stall_figure("Young", lambda row: young_interval(row.costs.stall, row.costs.mtbf), seconds),
-        _stall_figure("Daly", lambda row: daly_interval(row.costs.stall, row.costs.mtbf), seconds),
-        Column("save\nevery", lambda row: best_interval(row.costs), seconds),
+        _stall_figure(
+            "Young", lambda row: checkpoint_interval.young_interval(row.costs.stall, row.costs.mtbf), seconds
+        ),
+        _stall_figure("Daly", lambda row: checkpoint_interval.daly_interval(row.costs.stall, row.costs.mtbf), seconds),
+        Column("save\nevery", lambda row: checkpoint_interval.best_interval(row.costs), seconds),
     ],
     [
         _stall_figure("saving", lambda row: _best_loss(row).saving, percent_cell),
@@ -92,7 +86,7 @@ _INTERVAL_COLUMNS: list[list[Column[IntervalRow]]] = [
 ]
 
 
-def interval_loss(interval: float, costs: Costs) -> dict[str, float]:
+def interval_loss(interval: float, costs: checkpoint_interval.Costs) -> dict[str, float]:
     """Return an interval between saves, s, and the shares of the time that are lost with it."""
-    shares = compute_waste(interval, costs)
+    shares = checkpoint_interval.compute_waste(interval, costs)
     return {"interval_seconds": interval, **asdict(shares), "total": shares.total}

@@ -36,10 +36,6 @@ class TraceCut:
     #: bytes of the whole trace as it is stored
     most_bytes: int = MOST_BYTES
 
-    def has_rank(self, rank: int) -> bool:
-        """Return whether a rank is recorded."""
-        return self.ranks[0] <= rank <= self.ranks[1]
-
     def count_ranks(self, size: int) -> int:
         """Return the number of ranks that are recorded, in a job of `size` ranks."""
         return max(0, min(self.ranks[1], size - 1) - self.ranks[0] + 1)

@@ -26,9 +26,8 @@ from dliosim.formats.raw import Raw
 from dliosim.model import Access, Dataset, Distribution, Job, Layout, Loop, Shuffle, constant
 from dliosim.plan.samples.io_requests import plan_calls
 from dliosim.plan.samples.places import FramedPlaces
-from dliosim.plan.samples.sample_to_file import prefix_sum
+from dliosim.plan.samples.sample_to_file import block_count, block_totals, needs_totals, prefix_sum
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals
 
 FIXED = constant(4096)
 VARYING = Distribution("lognormal", (150_000.0, 90_000.0))

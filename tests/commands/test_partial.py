@@ -8,8 +8,8 @@ from time import sleep
 
 import pytest
 
-from dliosim.commands.job import partial
-from dliosim.commands.job.partial import PartialResults
+from dliosim.commands.job import setup
+from dliosim.commands.job.setup import PartialResults
 
 
 def begun(write: Callable[[str], Path | None]) -> PartialResults:
@@ -22,8 +22,8 @@ def begun(write: Callable[[str], Path | None]) -> PartialResults:
 def test_what_is_finished_is_written_again_after_a_pause_that_grows_with_the_time_it_takes(
     monkeypatch: pytest.MonkeyPatch, pause: float, seconds: float, times: int
 ) -> None:
-    monkeypatch.setattr(partial, "_PAUSE", pause)
-    monkeypatch.setattr(partial, "_SPARSE", 50 if seconds else 0)
+    monkeypatch.setattr(setup, "_PAUSE", pause)
+    monkeypatch.setattr(setup, "_SPARSE", 50 if seconds else 0)
     written: list[str] = []
     results = begun(lambda signal: (written.append(signal), sleep(seconds), Path("there"))[-1])
     for _ in range(3):
@@ -39,7 +39,7 @@ def test_what_is_finished_is_written_again_after_a_pause_that_grows_with_the_tim
 
 
 def test_a_run_goes_on_where_what_it_has_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partial, "_PAUSE", 0.0)
+    monkeypatch.setattr(setup, "_PAUSE", 0.0)
 
     def fail(signal: str) -> Path:
         raise OSError(28, "No space left on device", "out")

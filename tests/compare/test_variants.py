@@ -165,7 +165,7 @@ def test_what_needs_a_package_that_is_not_installed_is_left_out_and_no_mistake(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.write_text(PATTERN.replace('    path     "d"', '    path     "d"\n    format   hdf5'))
-    monkeypatch.setattr("dliosim.language.checks.external_readers.is_hdf5_parallel", lambda: False)
+    monkeypatch.setattr("dliosim.language.checks.access_checks.is_hdf5_parallel", lambda: False)
     found = made(path, "api=posix,mpi-independent", "through=direct,library")
     assert len(found.variants) == 3
     (left_out,) = found.not_run

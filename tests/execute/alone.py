@@ -7,7 +7,7 @@ from mpi4py import MPI
 
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.run.verify import Target, verify_target
-from dliosim.execute.store.checkpoint_manifest import load_manifest
+from dliosim.execute.store.manifest import load_manifest
 from dliosim.report.progress.progress_line import ProgressLine
 
 

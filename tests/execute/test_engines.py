@@ -26,7 +26,7 @@ from dliosim.execute.backends.io_uring import IoUring, LinuxAio, ReadQueue, make
 from dliosim.execute.backends.mmap_reader import MappedReader
 from dliosim.execute.backends.posix import PosixReader, PreadReader
 from dliosim.execute.backends.registry import backend_of
-from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.decode_preprocess import EpochCalls
 from dliosim.execute.batches.prefetch import make_batches
 from dliosim.execute.testing.backend_contract import check_lifetime, check_missing, check_reading, check_truncated
 from dliosim.execute.testing.contract_fixtures import BATCHES, Rows, call_contents

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from time import perf_counter_ns, sleep
 
-from dliosim.execute.stalls.watcher import StallActions, StallLimits, Watcher, kill_stopped
+from dliosim.execute.stalls import StallActions, StallLimits, Watcher, kill_stopped
 from dliosim.measure.progress.board import BARRIER, ROW_BYTES, STEP, Board, BoardRows
 from dliosim.measure.progress.stalled_ranks import JobStall
 from dliosim.report.progress.stalled_ranks import recovery_text, stall_text

@@ -54,9 +54,9 @@ def pretended(parallel: bool = False) -> Iterator[None]:
         for name, value in {
             "blocks.storage_settings.FORMATS": replace(FORMATS, group="none"),
             "blocks.storage_settings.bind": serving,
-            "checks.external_readers.bind": serving,
+            "checks.access_checks.bind": serving,
             "settings.access.APIS": replace(APIS, group="none", own=(*APIS.own, "gds")),
-            "checks.external_readers.is_hdf5_parallel": lambda: parallel,
+            "checks.access_checks.is_hdf5_parallel": lambda: parallel,
         }.items():
             stack.enter_context(mock.patch(f"dliosim.language.{name}", value))
         yield

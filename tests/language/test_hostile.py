@@ -20,7 +20,7 @@ from dliosim.language.syntax import declarations
 from dliosim.language.unparse import explain_pattern
 from dliosim.model import Job, Workload
 from dliosim.model.counter_rng import draw, key
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sample_to_file import sample_sizes
 from tests.examples import examples
 from tests.language.conftest import DATA, Patterns
 

@@ -9,7 +9,7 @@ HEAVY = ("tabulate", "h5py", "lark", "mpi4py", "dliosim.report")
 @pytest.mark.parametrize(
     "modules",
     [
-        "dliosim.measure.figures.summary, dliosim.measure.answers.expectations, dliosim.measure.rank.meter",
+        "dliosim.measure.figures.summary, dliosim.measure.answers.answer, dliosim.measure.rank.meter",
         "dliosim.report.run.screen, dliosim.report.files.results, dliosim.report.progress.progress_line",
     ],
 )

@@ -14,7 +14,7 @@ from mpi4py import MPI
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.registry import backend_of, open_readers
-from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.decode_preprocess import EpochCalls
 from dliosim.execute.batches.prefetch import make_batches
 from dliosim.execute.node.environment import mpi_io
 from dliosim.execute.testing.backend_contract import (

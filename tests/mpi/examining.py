@@ -18,7 +18,7 @@ from dliosim.errors import DliosimError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.phases.context import Phase
 from dliosim.execute.store import checkpoint_store
-from dliosim.execute.store.checkpoint_manifest import load_manifest
+from dliosim.execute.store.manifest import load_manifest
 from dliosim.formats.registry import bind
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.figures.summary import RANK_COLUMNS
@@ -33,8 +33,8 @@ from dliosim.plan.forecast.forecast_types import PhaseForecast
 from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.sample_index import concat_indexes
+from dliosim.plan.samples.sample_to_file import sample_sizes
 from dliosim.plan.samples.sampler import order_hash, plan_epoch
-from dliosim.plan.samples.sizes import sample_sizes
 from dliosim.report.progress.progress_line import ProgressLine
 from dliosim.report.reader.results import read_run
 from tests.execute.alone import checkpoint_faults

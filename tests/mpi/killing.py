@@ -14,8 +14,8 @@ from time import monotonic, sleep
 from typing import Literal
 
 from dliosim.execute.store import checkpoint_store
-from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.locking import NAME as LOCK
+from dliosim.execute.store.manifest import load_manifest
 from tests.execute.alone import checkpoint_faults
 from tests.mpi.launch import ROOT, Job, running, start_ranks
 from tests.mpi.waiting import run_command

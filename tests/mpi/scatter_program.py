@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from dliosim.execute.backends.contract import Files
 from dliosim.execute.batches import node_reader
-from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.decode_preprocess import EpochCalls
 from dliosim.execute.mpi.job_abort import job_name
 from dliosim.execute.mpi.world import World, file_communicator, free_communicator, make_world
 from dliosim.execute.testing.contract_fixtures import SIZE, fixture_name, make_calls, random_steps

@@ -15,7 +15,7 @@ from mpi4py import MPI
 from dliosim.commands.job.mpi_entry import watch_stalls
 from dliosim.execute.backends.mpiio_files import open_file
 from dliosim.execute.mpi.world import make_world
-from dliosim.execute.stalls.watcher import StallLimits
+from dliosim.execute.stalls import StallLimits
 
 
 def main(folder: Path) -> None:

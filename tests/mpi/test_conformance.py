@@ -24,7 +24,7 @@ from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.formats.registry import bind
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Dataset, Job
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sample_to_file import sample_sizes
 from tests.formats.test_megatron import read_as_megatron
 from tests.mpi.waiting import run_command
 

@@ -252,7 +252,7 @@ def test_a_rank_whose_parent_is_outside_of_its_container_runs_on() -> None:
 
 
 def test_a_run_that_is_killed_leaves_what_it_had_finished(place: Place) -> None:
-    program = "from dliosim.commands.job import partial\npartial._PAUSE = 0\nfrom dliosim import cli\ncli.main()"
+    program = "from dliosim.commands.job import setup\nsetup._PAUSE = 0\nfrom dliosim import cli\ncli.main()"
     with running(start_ranks(0, "-c", program, *place.command(), cwd=place.directory)) as job:
         partial = place.output / "results.partial.json"
         job.wait_until(lambda: partial.exists() and len(epochs_of(content(place)).get("train", [])) >= 2)
@@ -269,7 +269,7 @@ def test_a_request_for_results_that_comes_when_the_run_is_over_leaves_its_status
         "import ctypes, os, signal, sys, time\n"
         "from mpi4py import MPI\n"
         "from dliosim.commands.job.mpi_entry import run_job\n"
-        "from dliosim.commands.job.partial import PartialResults\n"
+        "from dliosim.commands.job.setup import PartialResults\n"
         "unfinished = PartialResults('')\n"
         "def action(world):\n"
         "    with unfinished.final_write():\n"

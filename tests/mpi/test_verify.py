@@ -21,8 +21,8 @@ from dliosim.commands.verify import find_targets
 from dliosim.errors import ExecutionError
 from dliosim.execute.run.verify import Fault, Tally, Target, verify_target
 from dliosim.execute.safe_open import open_for_read
-from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store.checkpoint_store import CheckpointStores
+from dliosim.execute.store.manifest import CheckpointManifest
 from dliosim.formats.protocols import LibraryReadable
 from dliosim.formats.registry import bind
 from dliosim.model import Dataset, Split

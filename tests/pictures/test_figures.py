@@ -18,7 +18,7 @@ from dliosim.measure.figures.declaration import TimeSpread
 from dliosim.measure.results.file_phases import RestorePhase
 from dliosim.measure.results.machine import FileSystem
 from dliosim.measure.results.run_summary import Answer, Spread
-from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, time_breakdown
+from dliosim.pictures import comparisons, reads, scaling, time_breakdown
 from dliosim.pictures.catalogue import (
     Picture,
     TimeScales,
@@ -88,7 +88,7 @@ def boxes(figure: Figure, colour: str) -> list[tuple[float, float, float, float]
 def test_a_rank_timeline_has_a_bar_from_begin_to_end_of_each_part(loop: LoopResult) -> None:
     epoch = loop.timeline[0]
     with apply_style():
-        figure = gantt.rank_timeline(epoch)
+        figure = time_breakdown.rank_timeline(epoch)
     computes = boxes(figure, PARTS["compute"])
     assert len(computes) == 3 * 20
     wanted = {(row, *epoch.window_ns[row, step, 2:4] * 1e-6) for row in range(3) for step in range(20)}
@@ -135,7 +135,7 @@ def test_steps_that_a_rank_did_not_do_leave_no_bar(loop: LoopResult) -> None:
     window = epoch.window_ns.copy()
     window[1, 5:] = -1
     with apply_style():
-        figure = gantt.rank_timeline(replace(epoch, window_ns=window))
+        figure = time_breakdown.rank_timeline(replace(epoch, window_ns=window))
     assert sum(1 < one[2] < 2 for one in boxes(figure, PARTS["compute"])) == 5
     assert figure.axes[0].get_xlim()[0] == 0
 
@@ -146,22 +146,22 @@ def test_of_many_ranks_the_slowest_the_fastest_and_even_ones_are_shown(loop: Loo
     window = np.zeros((100, 1, 6), np.int64)
     window[:, :, 2:] = own[:, None, None]
     many = replace(epoch, ranks=np.arange(100), window_ns=window)
-    rows = list(gantt.select_rows(many))
+    rows = list(time_breakdown.select_rows(many))
     assert len(rows) == 32
     assert rows == sorted(set(rows))
     assert set(range(8)) <= set(rows)
     assert set(range(92, 100)) <= set(rows)
     assert max(np.diff(rows)) <= 6
-    assert "Of 100 ranks 32 are shown" in gantt.step_text(many)
+    assert "Of 100 ranks 32 are shown" in time_breakdown.step_text(many)
     with apply_style():
-        names = [label.get_text() for label in gantt.rank_timeline(many).axes[0].get_yticklabels()]
+        names = [label.get_text() for label in time_breakdown.rank_timeline(many).axes[0].get_yticklabels()]
     assert names[:2] == ["slow 0", "slow 1"]
     assert names[-1] == "fast 99"
 
 
 def test_bandwidth_is_bytes_by_time_and_next_to_it_the_rate_of_each_epoch(loop: LoopResult) -> None:
     with apply_style():
-        figure = bandwidth.bandwidth_over_time(loop.timeline, 3, rates_of(loop))
+        figure = reads.bandwidth_over_time(loop.timeline, 3, rates_of(loop))
     axes = figure.axes[0]
     stairs = [patch.get_data() for patch in axes.patches][::2]
     assert len(stairs) == 4
@@ -175,7 +175,7 @@ def test_bandwidth_is_bytes_by_time_and_next_to_it_the_rate_of_each_epoch(loop: 
 
 
 def test_saves_have_no_room_on_the_axis_of_time_but_a_line_and_their_length(loop: LoopResult) -> None:
-    for draw in (bandwidth.bandwidth_map, latency.latency_over_time, partial(bandwidth.bandwidth_over_time, **ALL)):
+    for draw in (reads.bandwidth_map, reads.latency_over_time, partial(reads.bandwidth_over_time, **ALL)):
         with apply_style():
             figure = draw(loop.timeline)
         lines = [line for line in figure.axes[0].lines if to_rgba(line.get_color()) == to_rgba(PARTS["checkpoint"])]
@@ -199,7 +199,7 @@ def test_reads_during_a_save_stay_in_the_picture(loop: LoopResult) -> None:
     epoch = loop.timeline[0]
     busy = replace(epoch, bytes=np.where(epoch.checkpoint_ns > 0, SAMPLE, epoch.bytes))
     with apply_style():
-        axes = bandwidth.bandwidth_over_time([busy], 3, {}).axes[0]
+        axes = reads.bandwidth_over_time([busy], 3, {}).axes[0]
     assert len(axes.patches[0].get_data().values) == busy.bin_count
 
 
@@ -207,8 +207,8 @@ def test_a_peak_of_an_epoch_that_does_not_count_is_marked_and_not_on_the_scale(l
     first, *others = loop.timeline
     peaks = [replace(epoch, bytes=epoch.bytes * 50) for epoch in others]
     with apply_style():
-        alone = bandwidth.bandwidth_over_time([first], 3, {}, counted=[1]).axes[0]
-        axes = bandwidth.bandwidth_over_time([first, *peaks], 3, {}, counted=[1]).axes[0]
+        alone = reads.bandwidth_over_time([first], 3, {}, counted=[1]).axes[0]
+        axes = reads.bandwidth_over_time([first, *peaks], 3, {}, counted=[1]).axes[0]
     assert axes.get_ylim() == alone.get_ylim()
     (marks,) = [line.get_xdata() for line in axes.lines if line.get_marker() == "^" and len(line.get_xdata())]
     higher = [patch.get_data() for patch in axes.patches[::2]]
@@ -293,7 +293,7 @@ def test_long_names_of_restores_leave_room_for_their_columns(saved: SavedRun, re
 
 def test_the_map_of_bandwidth_has_a_row_a_rank(loop: LoopResult) -> None:
     with apply_style():
-        figure = bandwidth.bandwidth_map(loop.timeline)
+        figure = reads.bandwidth_map(loop.timeline)
     meshes = figure.axes[0].collections
     for mesh, epoch in zip(meshes, loop.timeline, strict=True):
         rates = mesh.get_array()
@@ -305,7 +305,7 @@ def test_the_map_of_bandwidth_has_a_row_a_rank(loop: LoopResult) -> None:
 
 
 def test_a_curve_of_latencies_falls_by_the_share_of_each_bucket() -> None:
-    edges, above = latency.tail_shares(np.array([[4_000_000, 1], [1_000_000, 6], [2_000_000, 3]]))
+    edges, above = reads.tail_shares(np.array([[4_000_000, 1], [1_000_000, 6], [2_000_000, 3]]))
     assert edges == pytest.approx([1e-3, 2e-3, 4e-3])
     assert above == pytest.approx([0.4, 0.1, 0.0])
 
@@ -313,7 +313,7 @@ def test_a_curve_of_latencies_falls_by_the_share_of_each_bucket() -> None:
 def test_dots_on_a_curve_of_latencies_are_its_quantiles(loop: LoopResult) -> None:
     counts = np.array([[1_000_000, 600], [2_000_000, 385], [4_000_000, 10], [8_000_000, 5]])
     with apply_style():
-        figure = latency.latency_distribution([replace(loop.timeline[0], batch_latency=counts)])
+        figure = reads.latency_distribution([replace(loop.timeline[0], batch_latency=counts)])
     dots = [line.get_xydata()[0] for line in figure.axes[0].lines if line.get_marker() == "o"]
     assert [tuple(dot) for dot in dots] == [pytest.approx((1e-3, 0.5)), pytest.approx((4e-3, 0.01))]
 
@@ -321,7 +321,7 @@ def test_dots_on_a_curve_of_latencies_are_its_quantiles(loop: LoopResult) -> Non
 def test_few_latencies_have_both_quantiles_as_well(loop: LoopResult) -> None:
     counts = np.array([[1_000_000, 6], [2_000_000, 3], [8_000_000, 1]])
     with apply_style():
-        axes = latency.latency_distribution([replace(loop.timeline[0], batch_latency=counts)]).axes[0]
+        axes = reads.latency_distribution([replace(loop.timeline[0], batch_latency=counts)]).axes[0]
     dots = [line.get_xydata()[0] for line in axes.lines if line.get_marker() == "o"]
     assert [tuple(dot) for dot in dots] == [pytest.approx((1e-3, 0.5)), pytest.approx((8e-3, 0.01))]
     assert axes.get_ylim()[0] < 0.01
@@ -330,7 +330,7 @@ def test_few_latencies_have_both_quantiles_as_well(loop: LoopResult) -> None:
 
 def test_latency_over_time_has_the_longest_of_each_stretch(loop: LoopResult) -> None:
     with apply_style():
-        figure = latency.latency_over_time(loop.timeline)
+        figure = reads.latency_over_time(loop.timeline)
     axes = figure.axes[0]
     highest = max(line.get_ydata().max() for line in axes.lines if len(line.get_ydata()) > 2)
     assert highest == pytest.approx(max(epoch.batch_latency_max_ns.max() for epoch in loop.timeline) * 1e-9)
@@ -339,7 +339,7 @@ def test_latency_over_time_has_the_longest_of_each_stretch(loop: LoopResult) -> 
 
 def test_offsets_are_those_of_the_first_and_the_last_recorded_epoch(loop: LoopResult) -> None:
     with apply_style():
-        figure = offsets.offsets_over_steps(loop.timeline)
+        figure = reads.offsets_over_steps(loop.timeline)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["epoch 1", "epoch 4"]
     for axes, epoch in zip(figure.axes, (loop.timeline[0], loop.timeline[-1]), strict=True):
         dots = np.concatenate([one.get_path().vertices[::2] for one in axes.patches])
@@ -350,7 +350,7 @@ def test_offsets_are_those_of_the_first_and_the_last_recorded_epoch(loop: LoopRe
 def test_dots_of_several_files_stand_in_the_row_of_their_file(loop: LoopResult) -> None:
     rows = np.array([[0, 0, 0, 0], [0, 1, 2, 500], [0, 2, 2, 1000]])
     with apply_style():
-        figure = offsets.offsets_over_steps([replace(loop.timeline[0], offsets=rows)])
+        figure = reads.offsets_over_steps([replace(loop.timeline[0], offsets=rows)])
     heights = figure.axes[0].patches[0].get_path().vertices[::2, 1]
     assert np.floor(heights).tolist() == [0, 2, 2]
     assert heights[1] < heights[2]
@@ -418,14 +418,14 @@ def test_figures_of_utilization_stand_where_no_line_crosses_them(loop: LoopResul
 
 def test_what_is_said_about_bandwidth_stands_above_its_curves(loop: LoopResult) -> None:
     with apply_style():
-        axes = bandwidth.bandwidth_over_time(loop.timeline, 3, rates_of(loop)).axes[0]
+        axes = reads.bandwidth_over_time(loop.timeline, 3, rates_of(loop)).axes[0]
         spans = [bottom_and_top(axes, text) for text in axes.texts if text.get_text().endswith("B/s")]
     assert len(spans) == len(loop.timeline)
     assert all(low > axes.get_ylim()[1] for low, _ in spans)
 
 
 def test_legends_of_latencies_stand_outside_of_the_axes(loop: LoopResult) -> None:
-    for draw in (latency.latency_distribution, latency.latency_over_time):
+    for draw in (reads.latency_distribution, reads.latency_over_time):
         with apply_style():
             figure = draw(loop.timeline)
             figure.canvas.draw()
@@ -459,8 +459,8 @@ def test_ratios_have_their_intervals_on_an_axis_that_is_even_about_1(compared: C
 
 
 def test_captions_say_what_is_drawn() -> None:
-    assert "Grey is the tool's own time" in gantt.CAPTION
-    assert "more than once in five times" in comparisons.FOREST_CAPTION
+    assert "Grey is the tool's own time" in time_breakdown.STEPS_CAPTION
+    assert "more than once in five times" in comparisons._FOREST
 
 
 def test_long_labels_of_variants_stand_whole_and_have_no_numbers(compared: ComparisonResult) -> None:
@@ -592,7 +592,7 @@ def test_a_run_without_io_has_no_bandwidth(saved: SavedRun, loop: LoopResult) ->
 def test_a_picture_drawn_twice_has_the_same_bytes(loop: LoopResult, kind: str) -> None:
     def once() -> bytes:
         with apply_style():
-            return render_figure(latency.latency_distribution(loop.timeline), kind)  # type: ignore[arg-type]
+            return render_figure(reads.latency_distribution(loop.timeline), kind)  # type: ignore[arg-type]
 
     assert once() == once()
     assert b"Matplotlib v" not in once()

@@ -7,9 +7,8 @@ from dliosim.formats.registry import bind
 from dliosim.model import Dataset, Job, Loop
 from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.places import FramedPlaces
-from dliosim.plan.samples.sample_to_file import prefix_sum
+from dliosim.plan.samples.sample_to_file import block_count, block_totals, needs_totals, prefix_sum
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals
 
 
 def placed(dataset: Dataset) -> FramedPlaces:

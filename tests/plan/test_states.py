@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.model import Access, Checkpoint, Part, Split, Transformer, Writers
-from dliosim.model.split import RankOrder
+from dliosim.model.transformer import RankOrder
 from dliosim.plan.checkpoints import reshard
 from dliosim.plan.checkpoints.layout import StateFiles, count_pieces, cut_pieces, state_files
 from dliosim.plan.checkpoints.reshard import (

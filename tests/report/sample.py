@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from dliosim.measure.answers.answer import answer_run
-from dliosim.measure.answers.expectations import evaluate
+from dliosim.measure.answers.answer import answer_run, evaluate
 from dliosim.measure.figures.declaration import BoundShares, TimeSpread
 from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.rank.histogram import Histogram

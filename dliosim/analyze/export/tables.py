@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.analyze.arrays import Ints, find_starts, split_blocks
-from dliosim.analyze.export.output import STANDARD, TextOutput, encode_text, open_new, open_text
-from dliosim.analyze.export.rows import rank_of
+from dliosim.analyze.export.output import STANDARD, TextOutput, encode_text, open_new, open_text, rank_of
 from dliosim.errors import HELP, UsageError, install_hint
 from dliosim.readable import printable
 from dliosim.trace.events import KINDS, LAYERS, UNKNOWN, Events, Trace, kind_number, layer_number

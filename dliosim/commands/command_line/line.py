@@ -18,12 +18,9 @@ def parse_line(words: Sequence[str]) -> SimpleNamespace:
     """
     try:
         parsed = parse_words(words)
-        command = vars(parsed).pop("command")
-        if reason := command.find_contradiction(parsed):
-            raise Misuse(reason)
     except Misuse as error:
         from dliosim.commands.command_line.suggestions import describe_misuse
 
         raise DiagnosticsError(printable(insert_program(describe_misuse(words, str(error))), lines=True)) from error
-    parsed.function = command.function
+    parsed.function = vars(parsed).pop("command").function
     return parsed

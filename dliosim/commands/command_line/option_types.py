@@ -55,7 +55,7 @@ def parse_time_or_off(text: str) -> float | None:
 
 def parse_share(text: str) -> float:
     """Return a share, between 0 and 1."""
-    share = _check_range(units.parse_ratio)(text)
+    share = _check_range(lambda given: float(units.parse_quantity(given, units.RATIO)))(text)
     if share >= 1:
         raise ArgumentTypeError(f"{text!r} is out of range: above 0 %, below 100 %")
     return share

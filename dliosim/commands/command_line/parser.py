@@ -110,6 +110,8 @@ def parse_words(words: Sequence[str]) -> SimpleNamespace:
     command = others[0] if others and others[0] in COMMANDS else ""
     parsed = make_parser(only=command).parse_args(_end_trace(others), SimpleNamespace())
     parsed.override = [*getattr(parsed, "override", []), *overrides]
+    if reason := parsed.command.find_contradiction(parsed):
+        raise Misuse(reason)
     return parsed
 
 

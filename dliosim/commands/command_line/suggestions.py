@@ -87,10 +87,10 @@ def _split_option(word: str) -> Sequence[str]:
 def _parse(words: Sequence[str]) -> str:
     """Return what is wrong with the words behind `dliosim`, or an empty text."""
     try:
-        parsed = parse_words(words)
-        return str(parsed.command.find_contradiction(parsed))
+        parse_words(words)
     except Misuse as error:
         return str(error)
+    return ""
 
 
 def _mend_command(line: _Line) -> None:
@@ -139,6 +139,7 @@ def _mend_option(line: _Line, at: int, known: Mapping[str, Mapping[str, Any]]) -
     patterns = [word for word in line.words[1:] if locate_pattern(word)]
     problem, own = f"`dliosim {name}` has no option `{option}`", "" if patterns == [value] else value
     named = next((one for one, words in _OPTIONS.items() if plain in words.split(", ")), "")
+    named = "--ranks" if named == "launcher" and "--ranks" in known else named
     same = f"--{plain.lower().replace('_', '-')}"
     if same in known or (named in known and named != "-D"):
         line.replace(problem, at, 1, [same if same in known else named])
@@ -148,8 +149,6 @@ def _mend_option(line: _Line, at: int, known: Mapping[str, Mapping[str, Any]]) -
         is_argument = locate_pattern(own) is not None or Path(own).exists()
         line.replace(problem, at, 1 + (named == "needless" and bool(own) and not is_argument), [])
         return True
-    elif named == "launcher" and "--ranks" in known:
-        line.replace(problem, at, 1, ["--ranks"])
     elif named == "launcher":
         line.replace(problem, at, 1 + value.isdecimal(), [])
         line.note = "the launcher starts the ranks: "
@@ -175,10 +174,10 @@ def _mend_option(line: _Line, at: int, known: Mapping[str, Mapping[str, Any]]) -
         line.words[0] = "plan"
         return True
     else:
-        homes = [home for home, one in COMMANDS.items() if any(option in names for names, _ in one.options)]
-        named = " RESULTS" if homes[:1] == ["report"] else ""
-        typed = " ".join(("dliosim", *homes[:1])) + f"{named} {option} {own}".rstrip()
-        line.give_up(problem, f"`{typed}` has that option: `dliosim {homes[0]} --help`" if homes else "")
+        homes = (home for home, one in COMMANDS.items() if any(option in names for names, _ in one.options))
+        if home := next(homes, ""):
+            typed = f"dliosim {home}{' RESULTS' * (home == 'report')} {option} {own}".rstrip()
+        line.give_up(problem, f"`{typed}` has that option: `dliosim {home} --help`" if home else "")
     return False
 
 

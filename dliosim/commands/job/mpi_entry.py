@@ -18,17 +18,10 @@ from dliosim.commands.command_line.program import insert_program
 from dliosim.commands.job.launcher import find_launchers, launcher_rank, launcher_size
 from dliosim.commands.job.signals import handle_signals, ignore_sigusr1
 from dliosim.errors import DliosimError, UsageError
+from dliosim.execute import stalls
 from dliosim.execute.mpi.job_abort import RESULTS_DUE, abort, end_job, end_job_late, job_name, listen_for_end
 from dliosim.execute.mpi.world import World, make_world, node_cores
 from dliosim.execute.node.environment import check_launcher, mpi_library
-from dliosim.execute.stalls.watcher import (
-    StallActions,
-    StallLimits,
-    Watcher,
-    close_board,
-    kill_stopped_later,
-    open_board,
-)
 from dliosim.measure.progress.board import process_row
 from dliosim.measure.progress.stalled_ranks import JobStall
 from dliosim.report.progress.stalled_ranks import recovery_text, stall_text
@@ -84,7 +77,7 @@ def run_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[
 
 
 @contextmanager
-def watch_stalls(world: World, limits: StallLimits, save: Callable[[str], str]) -> Iterator[None]:
+def watch_stalls(world: World, limits: stalls.StallLimits, save: Callable[[str], str]) -> Iterator[None]:
     """Watch for stalls of this job during the block, if there are limits.
 
     Collective; so is its end, unless it ends by one rank's error. `save` keeps the finished results on rank 0, and
@@ -93,18 +86,18 @@ def watch_stalls(world: World, limits: StallLimits, save: Callable[[str], str]) 
     if limits.first_limit is None:
         yield
         return
-    board, memory = open_board(world)
+    board, memory = stalls.open_board(world)
 
     def end(stall: JobStall) -> None:
         found = _save_results(save) if world.rank == 0 else "what rank 0 wrote last is kept, if it wrote any"
-        kill_stopped_later(board)
+        stalls.kill_stopped_later(board)
         end_job(world.job, f"{stall_text(stall)}\nerror: the job is ended, as --stall-timeout says: {found}")
 
-    reactions = StallActions(
+    reactions = stalls.StallActions(
         lambda stall: _write_stderr(stall_text(stall)), lambda quiet: _write_stderr(recovery_text(quiet)), end
     )
-    watcher = Watcher(board, limits, reactions)
-    watcher.start()
+    watching = stalls.Watcher(board, limits, reactions)
+    watching.start()
     together = False
     try:
         yield
@@ -114,8 +107,8 @@ def watch_stalls(world: World, limits: StallLimits, save: Callable[[str], str]) 
         raise
     finally:
         process_row().finish()
-        if watcher.stop() and together:
-            close_board(board, memory)
+        if watching.stop() and together:
+            stalls.close_board(board, memory)
 
 
 def _save_results(save: Callable[[str], str]) -> str:

@@ -34,7 +34,8 @@ def check_output_directory(given: str | None) -> None:
     if given == "":
         raise UsageError("--output is empty: name a directory")
     if given is not None and any((Path(given) / name).exists() for name in LAST):
-        cure = f"write `--output {_find_free(given)}`, or move them away"
+        names = (f"{given.rstrip('/')}-{number}" for number in count(2))
+        cure = f"write `--output {next(name for name in names if not os.path.lexists(name))}`, or move them away"
         raise UsageError(f"--output {given} has the results of another run{HELP}{cure}")
     place = Path(given or ".").absolute()
     while not os.path.lexists(place):
@@ -45,11 +46,6 @@ def check_output_directory(given: str | None) -> None:
     except OSError as error:
         # The original error names the temporary file, which the user does not know.
         raise OSError(error.errno, error.strerror, str(place)) from error
-
-
-def _find_free(given: str) -> str:
-    """Return the name of a directory that is not there yet, like the one given."""
-    return next(name for name in (f"{given.rstrip('/')}-{number}" for number in count(2)) if not os.path.lexists(name))
 
 
 class ResultsDirectory:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from time import perf_counter_ns
+from pathlib import Path
+from threading import Lock
+from time import monotonic, perf_counter_ns
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -20,20 +22,85 @@ from dliosim.commands.command_line.options import describe_dataset, parse_used_r
 from dliosim.commands.command_line.program import find_program
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.mpi_entry import run_job, watch_stalls
-from dliosim.commands.job.partial import PartialResults
+from dliosim.commands.job.signals import OVER
 from dliosim.commands.job.terminal import colour_choice, has_colours, user_terminal
 from dliosim.errors import HELP, DamageDiagnosticsError, DiagnosticsError, UsageError
 from dliosim.execute.backends.registry import list_accesses
+from dliosim.execute.io_errors import rank_0_error
+from dliosim.execute.mpi.job_abort import RESULTS_DUE
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.statx import find_alignment, set_alignment
 from dliosim.execute.phases.context import OpenDataset, Options, Session
-from dliosim.execute.stalls.watcher import StallLimits
+from dliosim.execute.stalls import StallLimits
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.measure.progress.board import process_row
 from dliosim.model import Dataset, Workload
 from dliosim.model.direct_io import DIRECT_ALIGNMENT
 from dliosim.readable import count
 from dliosim.report.progress.progress_line import ProgressLine
+
+#: Seconds without a write, at least, and how many times as long as the last write took: writing takes 2 % at most.
+_PAUSE, _SPARSE = 5.0, 50
+
+
+class PartialResults:
+    """The partial results of a run, which are written between `begin` and `final_write` of the main thread.
+
+    No MPI is needed. The last write survives however the run ends: launchers may kill the ranks before any of them can
+    write its results. Without `begin`, `save` only returns `otherwise`.
+    """
+
+    def __init__(self, otherwise: str) -> None:
+        self._due = 0.0
+        self._lock = Lock()
+        self._write: Callable[[str], Path | None] | None = None
+        self._otherwise = otherwise
+
+    def begin(self, write: Callable[[str], Path | None]) -> None:
+        """Allow results to be written from now on by `write`, which returns the file, or None if nothing is finished.
+
+        It takes the name of the signal, which is empty for `keep`.
+        """
+        self._write = write
+        self._due = monotonic() + _PAUSE
+
+    @contextmanager
+    def final_write(self) -> Iterator[None]:
+        """Write results.json in this block; partial results are not written during it or later."""
+        with self._lock:
+            self._write, self._otherwise = None, OVER
+            yield
+
+    def keep(self) -> None:
+        """Write results.partial.json unless it is recent; an epoch or a verb has ended, and no clock runs.
+
+        A failed write is not reported: the run may well end with results.
+        """
+        began = monotonic()
+        if self._write is not None and began >= self._due and self._lock.acquire(blocking=False):
+            try:
+                with suppress(OSError):
+                    self._write("")
+            finally:
+                self._lock.release()
+                self._due = monotonic() + max(_PAUSE, _SPARSE * (monotonic() - began))
+
+    def save(self, signal: str) -> str:
+        """Write results.partial.json if anything is finished; return a sentence about it."""
+        if not self._lock.acquire(timeout=RESULTS_DUE):
+            return f"{OVER}, and its results were still being written"
+        try:
+            if self._write is None:
+                return self._otherwise
+            place = self._write(signal)
+            return f"what was finished is in {place}" if place else f"{self._otherwise}, because nothing was finished"
+        except OSError as error:
+            return str(rank_0_error("write the partial results", error))
+        except Exception as error:  # the job must end, even if its results cannot be made
+            return f"the partial results could not be made: {error!r}"
+        finally:
+            self._lock.release()
+
 
 if TYPE_CHECKING:
     from dliosim.formats.protocols import ExistingFiles

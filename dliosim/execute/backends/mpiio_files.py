@@ -27,11 +27,7 @@ Spec = tuple[memoryview, int, MPI.Datatype]
 #: ROMIO's text on ranks that succeeded in a collective open that failed on another rank.
 _ELSEWHERE = "on a remote node"
 
-_CODES = {
-    MPI.ERR_NO_SUCH_FILE: "R401",
-    MPI.ERR_NO_SPACE: "R402",
-    MPI.ERR_QUOTA: "R402",
-}
+_CODES = {MPI.ERR_NO_SUCH_FILE: "R401", MPI.ERR_NO_SPACE: "R402", MPI.ERR_QUOTA: "R402"}
 
 #: What Open MPI's own MPI-IO (OMPIO) reports for most failed system calls: "known error not in list".
 _UNNAMED = {MPI.ERR_OTHER, MPI.ERR_UNKNOWN}

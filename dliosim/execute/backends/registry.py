@@ -76,10 +76,7 @@ _READERS: Final[dict[tuple[str, Engine], str]] = {
     ("mpi-independent", "queued"): "mpiio_nonblocking:QueuedIndependentReader",
     ("mpi-collective", "preadv"): "mpiio_reader:CollectiveReader",
 }
-_WRITERS: Final = {
-    "mpi-independent": "mpiio_files:IndependentWriter",
-    "mpi-collective": "mpiio_files:CollectiveWriter",
-}
+_WRITERS: Final = {"mpi-independent": "mpiio_files:IndependentWriter", "mpi-collective": "mpiio_files:CollectiveWriter"}
 
 
 def _load_class(place: str) -> Any:

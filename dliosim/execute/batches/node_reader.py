@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.registry import open_readers
-from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.decode_preprocess import EpochCalls
 from dliosim.execute.batches.prefetch import Batches
 from dliosim.execute.mpi.world import World
 from dliosim.model import Access

@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from dliosim.execute.backends.contract import OverlappingReader, Reader
-from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.decode_preprocess import EpochCalls
 from dliosim.model import Access, By
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.recorder import recorder

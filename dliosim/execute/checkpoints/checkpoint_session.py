@@ -13,16 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError
+from dliosim.execute.checkpoints.background import StagedSave, StagingBuffers, Worker, require_threads
 from dliosim.execute.checkpoints.save_steps import CheckpointSave, begin_save, delete_old, write_checkpoint
-from dliosim.execute.checkpoints.staging import StagedSave, StagingBuffers
 from dliosim.execute.checkpoints.state_writer import generate_pieces
 from dliosim.execute.checkpoints.tier_copy import drain
-from dliosim.execute.checkpoints.worker_thread import Worker, require_threads
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.striping import striping_hint_note
 from dliosim.execute.payload.payload_format import part_keys
-from dliosim.execute.phases.context import Phase, Session
-from dliosim.execute.phases.phase_summary import verb_phase
+from dliosim.execute.phases.context import Phase, Session, verb_phase
 from dliosim.model import Checkpoint
 from dliosim.plan.checkpoints.layout import StateFiles, state_files
 from dliosim.readable import seconds

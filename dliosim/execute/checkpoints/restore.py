@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter_ns
 
-from dliosim.errors import DliosimError, ExecutionError
+from dliosim.errors import ExecutionError
 from dliosim.execute.checkpoints.selection import CheckpointSearch, FoundCheckpoint
 from dliosim.execute.checkpoints.state_reader import ReadPass, read_state
 from dliosim.execute.io_errors import unreadable_error, wrap_call
@@ -17,7 +17,7 @@ from dliosim.execute.mpi.world import World, split_world
 from dliosim.execute.phases.context import Session
 from dliosim.execute.phases.residency import find_uncounted_reads, measure_file_residency
 from dliosim.execute.safe_open import open_for_read, read_pieces
-from dliosim.execute.store.checkpoint_manifest import OLDER
+from dliosim.execute.store.manifest import OLDER
 from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Checkpoint, Restore, Split
@@ -115,7 +115,8 @@ def _read_checkpoint(
                 raise
             took = seconds((perf_counter_ns() - begun) * 1e-9)
             # Rank 0's text, with its time, for all: the reason of each lost file must be the same on every rank.
-            why = session.world.broadcast_object(f"{_cut_location(error, found)} (found after {took})")
+            plain = re.sub(r"^rank \d+: ", "", error.message).replace(f"{found.directory}/", "")
+            why = session.world.broadcast_object(f"{plain} (found after {took})")
             lost = _find_lost_file(error, files, found)
             if lost is None and error.code is None:
                 raise unreadable_error(error, OLDER).mark_shared() from error
@@ -200,8 +201,3 @@ def _read_metadata(found: FoundCheckpoint, record: VerbRecord) -> None:
     record.opens += 1
     if value != checksum:
         raise ExecutionError(f"{path} differs from what was saved", "R401")
-
-
-def _cut_location(error: DliosimError, found: FoundCheckpoint) -> str:
-    """Return the message of an error without the checkpoint's directory and the rank that met it."""
-    return re.sub(r"^rank \d+: ", "", error.message).replace(f"{found.directory}/", "")

@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.backends.contract import Writer, allocate, close_writer
 from dliosim.execute.backends.registry import open_writer
+from dliosim.execute.checkpoints.background import BackgroundTask
 from dliosim.execute.checkpoints.state_writer import Made, Run, largest_call, pieces_of, write_state
-from dliosim.execute.checkpoints.worker_thread import BackgroundTask
 from dliosim.execute.mpi.world import World
-from dliosim.execute.node.free_space import require_space
+from dliosim.execute.node.environment import require_space
 from dliosim.execute.node.striping import request_striping
 from dliosim.execute.payload.payload_format import crc32_combine
 from dliosim.execute.phases.context import Session
 from dliosim.execute.safe_open import open_for_read, write_file
-from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store.checkpoint_store import highest_number
+from dliosim.execute.store.manifest import CheckpointManifest
 from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Access

@@ -10,7 +10,7 @@ from pathlib import Path
 from dliosim.errors import ExecutionError
 from dliosim.execute.phases.context import Session
 from dliosim.execute.store import checkpoint_store
-from dliosim.execute.store.checkpoint_manifest import CheckpointManifest, load_manifest
+from dliosim.execute.store.manifest import CheckpointManifest, load_manifest
 from dliosim.model import Checkpoint, Split
 from dliosim.plan.checkpoints.layout import METADATA, state_files
 from dliosim.readable import count
@@ -115,13 +115,14 @@ class CheckpointSearch:
 
     def restore_notes(self, found: FoundCheckpoint) -> tuple[str, ...]:
         """Return the notes for the report after `found` was restored."""
+        has_roots = len(self._places) > 1
         notes = [
-            f"passed over {text}{self._root_label(place)}"
+            f"passed over {text}{f' (root `{place.root}`)' * has_roots}"
             for place in self._places
             for text in place.passed_over
             if int(text.partition(":")[0]) >= found.number
         ]
-        if len(self._places) > 1:
+        if has_roots:
             notes.append(f"read {found.directory.name} from root `{found.root}`")
         elif notes:
             notes.append(f"read {found.directory.name}")
@@ -160,9 +161,6 @@ class CheckpointSearch:
                     if saved.files.keys() >= copies and not lost.keys() & {*copies, METADATA}:
                         return FoundCheckpoint(number, directory, place.root, saved, lost)
         return None
-
-    def _root_label(self, place: _CheckpointRoot) -> str:
-        return f" (root `{place.root}`)" if len(self._places) > 1 else ""
 
     def _other_writers_hint(self) -> str:
         """Return a hint on checkpoints that other numbers of ranks or splits have saved, and how to restore them."""

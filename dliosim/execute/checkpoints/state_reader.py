@@ -289,5 +289,5 @@ def _step_calls(file: int, step: ReadStep, page: int) -> Calls:
     return plan_calls(extents, None, page)
 
 
+#: The calls of a rank in a collective round for which it has no step left: none
 _NOTHING = plan_calls(empty_ranges(1).extents, None)
-"""The calls of a rank in a collective round for which it has no step left: none."""

@@ -24,11 +24,11 @@ from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Checkpoint
 from dliosim.plan.checkpoints.layout import Piece, StateFiles, count_pieces, cut_pieces
 
+#: The calls of a rank, with their bytes; the memory of one call may be reused for the next
 Made = Iterator[tuple[Piece, memoryview]]
-"""The calls of a rank, with their bytes; the memory of one call may be reused for the next."""
 
+#: A range that a rank has written without a gap: file, offset, bytes, and their CRC-32
 Run = tuple[str, int, int, int]
-"""A range that a rank has written without a gap: file, offset, bytes, and their CRC-32."""
 
 
 def pieces_of(files: StateFiles, rank: int) -> Iterator[Piece]:
@@ -112,7 +112,7 @@ def _write_file(
     checkpoint = files.checkpoint
     if checkpoint.folder:
         make_directory((directory / name).parent, exist_ok=True)
-    written = _FileRuns(session, checkpoint, directory, name, MPI.COMM_SELF, record)
+    written = _FileRuns(session, files, directory, name, MPI.COMM_SELF, record)
     try:
         for piece, data in made:
             written.write(piece.offset, data)
@@ -130,7 +130,7 @@ def _write_shared_file(
     session: Session, files: StateFiles, directory: Path, made: Made, record: VerbRecord
 ) -> list[Run]:
     world, checkpoint = session.world, files.checkpoint
-    written = _FileRuns(session, checkpoint, directory, files.shared_file_name(), world.comm, record)
+    written = _FileRuns(session, files, directory, files.shared_file_name(), world.comm, record)
     error: DliosimError | None = None
     try:
         empty = 0
@@ -173,15 +173,10 @@ class _FileRuns:
     """
 
     def __init__(
-        self,
-        session: Session,
-        checkpoint: Checkpoint,
-        directory: Path,
-        name: str,
-        comm: MPI.Intracomm,
-        record: VerbRecord,
+        self, session: Session, files: StateFiles, directory: Path, name: str, comm: MPI.Intracomm, record: VerbRecord
     ) -> None:
         """Make the file. Collective over `comm`."""
+        checkpoint = files.checkpoint
         self.writer = open_writer(add_striping_hints(checkpoint.access, checkpoint.stripe), directory / name, comm)
         self.runs: list[Run] = []
         self._name, self._progress, self._record = name, session.progress, record

@@ -13,12 +13,11 @@ from dliosim.execute.backends.contract import allocate
 from dliosim.execute.checkpoints.save_steps import CheckpointSave, delete_old
 from dliosim.execute.checkpoints.state_writer import Run
 from dliosim.execute.io_errors import truncation_error, wrap_call
-from dliosim.execute.node.free_space import require_space
+from dliosim.execute.node.environment import require_space
 from dliosim.execute.node.striping import request_striping
 from dliosim.execute.phases.context import Session
 from dliosim.execute.safe_open import open_for_read, open_for_write
-from dliosim.execute.store.checkpoint_manifest import load_manifest
-from dliosim.execute.store.manifest import make_directory
+from dliosim.execute.store.manifest import load_manifest, make_directory
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Checkpoint
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles

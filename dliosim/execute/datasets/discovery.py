@@ -14,9 +14,9 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from dliosim.errors import HELP, UsageError
-from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.io_errors import call_error, wrap_call
 from dliosim.execute.safe_open import follow_links, follow_to_file
+from dliosim.execute.store.manifest import find_dataset_fault
 from dliosim.formats.protocols import ExistingFiles, FileIndex
 from dliosim.formats.registry import bind
 from dliosim.lazy_numpy import np

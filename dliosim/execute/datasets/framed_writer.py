@@ -23,8 +23,7 @@ from dliosim.formats.protocols import EncodeTime, Framed
 from dliosim.measure.rank.meter import Stopwatch
 from dliosim.plan.forecast.rank_memory import MADE_TOGETHER, SMALL_FILE
 from dliosim.plan.samples.places import SAMPLES_AT_ONCE, FilePart, FramedPlaces
-from dliosim.plan.samples.sample_to_file import align_up
-from dliosim.plan.samples.sizes import sample_sizes, sample_strides
+from dliosim.plan.samples.sample_to_file import align_up, sample_sizes, sample_strides
 
 Ints = NDArray[np.int64]
 

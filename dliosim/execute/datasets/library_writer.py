@@ -31,7 +31,7 @@ from dliosim.formats.protocols import Built, EncodeTime, FileIndex, Format, Grou
 from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Prepare
-from dliosim.plan.samples.sizes import bind_file, sample_sizes
+from dliosim.plan.samples.sample_to_file import bind_file, sample_sizes
 from dliosim.trace.recorder import count_unseen
 
 #: A file with more bytes than this outside of samples, or in more pieces, is made by the library, not by a copy.

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from dliosim import readable
 from dliosim.errors import ExecutionError
-from dliosim.execute.datasets.dataset_manifest import damage_error
 from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.mpi.world import World
 from dliosim.execute.phases.context import DatasetFiles, OpenDataset, Session
 from dliosim.execute.phases.residency import MOST_READ, Residency, measure_residency, resident_share
 from dliosim.execute.safe_open import follow_to_file, require_file
+from dliosim.execute.store.manifest import damage_error
 from dliosim.formats.protocols import Column, FileIndex, Filter, Format, Framed
 from dliosim.formats.registry import bind, import_modules
 from dliosim.hashes import blake2b
@@ -30,8 +30,7 @@ from dliosim.model import Dataset
 from dliosim.plan.forecast.layout_forecast import guess_places
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
 from dliosim.plan.samples.sample_index import DataIndex, IndexColumn, first_of_units
-from dliosim.plan.samples.sample_to_file import first_samples, prefix_sum
-from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals
+from dliosim.plan.samples.sample_to_file import block_count, block_totals, first_samples, needs_totals, prefix_sum
 
 if TYPE_CHECKING:
     from dliosim.formats.protocols import ExistingFiles
@@ -235,11 +234,7 @@ def build_index(session: Session, files: DatasetFiles, index_of: Callable[[int],
 
 
 def join_indexes(
-    world: World,
-    files: int,
-    own: range,
-    found: list[FileIndex],
-    others: tuple[NDArray[np.int64], ...] = (),
+    world: World, files: int, own: range, found: list[FileIndex], others: tuple[NDArray[np.int64], ...] = ()
 ) -> DataIndex:
     """Join the indexes of `files` files into one, in memory that a node shares; this rank has those of files `own`.
 
@@ -286,11 +281,7 @@ def _share_fields(world: World, files: int, own: range, found: list[FileIndex], 
 
 
 def _share_units(
-    world: World,
-    own: range,
-    first_unit: NDArray[np.int64],
-    first_sample: NDArray[np.int64],
-    found: list[Column],
+    world: World, own: range, first_unit: NDArray[np.int64], first_sample: NDArray[np.int64], found: list[Column]
 ) -> NDArray[np.int64]:
     """Return offset, length and first sample of every unit of one column; (3, units)."""
     units = int(first_unit[-1])

@@ -16,30 +16,29 @@ from mpi4py import MPI
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.backends.contract import allocate, close_writer
 from dliosim.execute.backends.registry import open_writer
-from dliosim.execute.datasets.content_writer import PreallocatedWriter, RawWriter
-from dliosim.execute.datasets.dataset_manifest import (
-    ABSENT,
-    damage_error,
-    find_dataset_fault,
-    find_preparing_ranks,
-    write_dataset_manifest,
+from dliosim.execute.datasets.file_writer import (
+    Chunks,
+    FileWriter,
+    PreallocatedWriter,
+    RawWriter,
+    SampleSource,
+    WriteJob,
 )
-from dliosim.execute.datasets.file_writer import Chunks, FileWriter, SampleSource, WriteJob
 from dliosim.execute.datasets.framed_writer import FramedWriter
 from dliosim.execute.datasets.library_writer import build_files, build_shared_files, lay_out_files, write_sidecars
 from dliosim.execute.datasets.open_dataset import estimate_bytes, forget_dataset, open_dataset, open_planned
 from dliosim.execute.io_errors import call_error, is_damage, unreadable_error
-from dliosim.execute.node.free_space import require_space
+from dliosim.execute.node.environment import require_space
 from dliosim.execute.node.striping import add_striping_hints, request_striping, striping_hint_note
 from dliosim.execute.phases.context import OpenDataset, Session
 from dliosim.execute.safe_open import file_kind_error
-from dliosim.execute.store.manifest import remove_manifest, sync_directory
+from dliosim.execute.store import manifest
 from dliosim.formats.protocols import Built, GroupEncoder, Preallocated
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Access, Dataset, Prepare
 from dliosim.plan.samples.places import FilePart, FramedPlaces, IndexedPlaces, Places, sample_parts
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sample_to_file import sample_sizes
 from dliosim.readable import number, size
 
 T = TypeVar("T")
@@ -66,12 +65,12 @@ def prepare(
     directory = job.files.directory
     planned = open_planned(session, dataset)
     if not verb.afresh:
-        wrong = world.run_on_rank_0("read the manifest", lambda: find_dataset_fault(dataset, directory))
+        wrong = world.run_on_rank_0("read the manifest", lambda: manifest.find_dataset_fault(dataset, directory))
         if wrong is None:
             if planned is not None:  # the indexes of others are read before any loop
                 world.agree_on_error(_find_size_fault(session, planned))
             return record, (f"kept: complete data of the same description are in {directory}",)
-        why = f"written again: what was there {wrong.rstrip(',')}" if wrong != ABSENT else ""
+        why = f"written again: what was there {wrong.rstrip(',')}" if wrong != manifest.ABSENT else ""
     doing = f"make room for data set `{dataset.name}`"
     refused, pattern = world.run_on_rank_0(
         doing, lambda: (_prepare_directory(job, planned is not None), session.describe(dataset))
@@ -108,10 +107,10 @@ def check_prepared(session: Session, dataset: Dataset) -> Path:
 
 
 def _require_complete(dataset: Dataset, directory: Path) -> None:
-    wrong = find_dataset_fault(dataset, directory)
+    wrong = manifest.find_dataset_fault(dataset, directory)
     if wrong is None:
         return
-    others = find_preparing_ranks(dataset, directory)
+    others = manifest.find_preparing_ranks(dataset, directory)
     if others:
         text = f"data set `{dataset.name}` was prepared by {others} ranks, but this job expects"
         raise ExecutionError(f"{text} {dataset.layout.files}: say `prepared by {others} ranks` in the data set", "R401")
@@ -135,7 +134,7 @@ def _find_size_fault(session: Session, opened: OpenDataset) -> ExecutionError | 
         if not stat.S_ISREG(about.st_mode):
             return file_kind_error("open", path, about.st_mode)  # no `prepare` overwrites it
         if about.st_size != planned:
-            return damage_error(dataset, f"{path} has {about.st_size} bytes, not {planned}")
+            return manifest.damage_error(dataset, f"{path} has {about.st_size} bytes, not {planned}")
     return None
 
 
@@ -159,7 +158,7 @@ def _missing_file_error(dataset: Dataset, path: Path, error: OSError, why: str =
     """Return the error of a file that is missing (`why`, if that is known), or that cannot be looked at."""
     failure = call_error("lstat", str(path), error)
     if is_damage(error):
-        return damage_error(dataset, f"{failure.message}{why}")
+        return manifest.damage_error(dataset, f"{failure.message}{why}")
     return unreadable_error(failure, f"`prepare {dataset.name} afresh` writes it again")
 
 
@@ -190,7 +189,7 @@ def _prepare_directory(job: WriteJob, create: bool) -> str:
     `create`: create the files, too, if others will open them.
     """
     dataset, directory = job.dataset, job.files.directory
-    remove_manifest(directory)
+    manifest.remove_manifest(directory)
     directory.mkdir(parents=True, exist_ok=True)
     # Folders and files inherit the striping only if they are made afterwards.
     refused = request_striping(directory, dataset.stripe)
@@ -232,8 +231,8 @@ def _complete_dataset(opened: OpenDataset, pattern: str, durable: bool) -> int:
     dataset, directory, total = opened.dataset, opened.directory, opened.places.total_bytes
     if durable:
         for folder in range(dataset.layout.folders):
-            sync_directory(directory / dataset.folder_name(folder))
-    write_dataset_manifest(dataset, directory, total, pattern, durable)
+            manifest.sync_directory(directory / dataset.folder_name(folder))
+    manifest.write_dataset_manifest(dataset, directory, total, pattern, durable)
     return total
 
 

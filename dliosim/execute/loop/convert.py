@@ -12,8 +12,7 @@ import numpy as np
 
 from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.registry import open_readers
-from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.batches.decode_preprocess import BatchProcessor, SampleCache
+from dliosim.execute.batches.decode_preprocess import BatchProcessor, EpochCalls, SampleCache
 from dliosim.execute.batches.prefetch import InlineBatches
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import check_prepared, prepare

@@ -66,11 +66,6 @@ class EpochWork:
         total: list[int] = np.cumsum(_step_bytes(self.extents)).tolist()
         return total
 
-    @property
-    def cache_growth(self) -> int:
-        """Bytes that this epoch adds to `cache memory`."""
-        return int(self.stored.extents.length[self.keeps].sum())
-
 
 def plan_work(
     session: Session, loop: Loop, data: OpenDataset | None, epoch: int, steps: int, kept: SampleCache
@@ -303,7 +298,7 @@ class EpochSource:
         record.call_latency, record.unchecked_bytes = self._latencies, self._unchecked
         for name, count in self._meters.sum_counts().items():
             setattr(record, name, count - self._counted[name])
-        if not self._meters.have_logs:
+        if any(reader.meter.log is None for reader in self._batches.readers):
             count_unseen(record.calls)
 
     def _verify_encoded(self, encoded: UnitVerifier, step: int) -> None:

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.registry import model_readers, open_readers
-from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.batches.decode_preprocess import SampleCache
+from dliosim.execute.batches.decode_preprocess import EpochCalls, SampleCache
 from dliosim.execute.batches.node_reader import ScatteredBatches
 from dliosim.execute.batches.prefetch import Batches, make_batches
+from dliosim.execute.checkpoints.background import require_threads
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
-from dliosim.execute.checkpoints.worker_thread import require_threads
 from dliosim.execute.datasets.open_dataset import measure_dataset_residency, open_dataset
 from dliosim.execute.datasets.prepare import check_prepared
 from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_processor, plan_work
@@ -29,8 +28,7 @@ from dliosim.execute.loop.loop_saves import NEVER, LoopSaves
 from dliosim.execute.loop.step_loop import KernelCounts, StepSettings, call_offsets, record_plan, run_steps
 from dliosim.execute.mpi.world import World, file_communicator, free_communicator
 from dliosim.execute.node.memory import available_memory
-from dliosim.execute.phases.context import OpenDataset, Phase, RunningLoop, Session
-from dliosim.execute.phases.phase_summary import share_granted_hints
+from dliosim.execute.phases.context import OpenDataset, Phase, RunningLoop, Session, share_granted_hints
 from dliosim.execute.phases.residency import Residency, find_uncounted_reads
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.figures.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
@@ -212,7 +210,7 @@ class LoopRunner:
         # Every rank takes the largest buffer size of any rank, so that all ranks open their files again, or none does.
         needed = world.allreduce_number(work.calls.buffer_size, "max")
         if self._batches is None or needed > self._buffer_size:
-            self._open_batches(needed, work.cache_growth)
+            self._open_batches(needed, int(work.stored.extents.length[work.keeps].sum()))
         if work.rounds is None:
             return work
         return replace(work, most=world.allreduce(work.rounds.count.copy(), "max"))

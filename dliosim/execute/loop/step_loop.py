@@ -32,8 +32,8 @@ from dliosim.model import Loop
 from dliosim.model.counter_rng import key
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.plan.samples.read_ranges import MOST_RANGES, are_reads_distinct, union_ranges
+from dliosim.plan.samples.sample_to_file import sample_sizes
 from dliosim.plan.samples.sampler import extent_hash, order_hash
-from dliosim.plan.samples.sizes import sample_sizes
 
 
 @dataclass(frozen=True, slots=True)

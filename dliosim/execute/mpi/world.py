@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -18,8 +18,7 @@ from dliosim.execute.mpi.job_abort import end_job
 from dliosim.execute.mpi.ranks import Operation, Ranks
 from dliosim.execute.mpi.shared_memory import wait
 from dliosim.execute.mpi.sleeping_ranks import SleepingRanks
-from dliosim.execute.node.environment import node_name, own_cores
-from dliosim.execute.node.free_space import require_memory
+from dliosim.execute.node.environment import node_name, own_cores, require_memory
 from dliosim.hashes import blake2b
 from dliosim.measure.progress.board import BARRIER, EXCHANGE, current, private_row
 from dliosim.model import Access
@@ -201,10 +200,7 @@ def _add_rank(error: DliosimError, rank: int) -> DliosimError:
 
 
 def make_world(
-    comm: MPI.Intracomm,
-    cores_of: Callable[[MPI.Intracomm], int],
-    job: str,
-    node_of: Callable[[], str] = node_name,
+    comm: MPI.Intracomm, cores_of: Callable[[MPI.Intracomm], int], job: str, node_of: Callable[[], str] = node_name
 ) -> World:
     """Make the world of a communicator. Collective.
 
@@ -349,9 +345,6 @@ def free_communicator(world: World, comm: MPI.Intracomm) -> None:
     if comm not in (world.comm, world.node.comm, world.leaders, MPI.COMM_SELF, MPI.COMM_NULL):
         comm.Free()
 
-
-if TYPE_CHECKING:
-    from dliosim.execute.mpi.world import World
 
 _MOST_CORES = 8192
 

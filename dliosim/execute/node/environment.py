@@ -1,4 +1,4 @@
-"""The environment of a run: launcher, MPI library, nodes, cores and file systems."""
+"""The environment of a run: launcher, MPI library, nodes, cores, file systems, and the room that they have."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from dliosim.errors import UsageError, install_hint
+from dliosim.errors import ExecutionError, UsageError, install_hint
+from dliosim.execute.node.memory import available_memory, find_free_memory
 from dliosim.measure.results.machine import MEMORY_KINDS
+from dliosim.readable import count, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +107,27 @@ def free_bytes(path: Path) -> int:
 
 def _unescape_path(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def require_space(directory: Path, needed: int, what: str) -> None:
+    """Raise ExecutionError [R402] unless the file system of `directory` has room for `needed` bytes.
+
+    A file system in memory (tmpfs) has no more room than the machine has memory.
+    """
+    room = free_bytes(directory)
+    place = f"the file system of {directory}"
+    mount = find_mount(directory)
+    if mount.is_memory_backed:
+        memory = available_memory()
+        if memory is not None and memory < room:
+            room, place = memory, f"memory, which holds the {mount.kind} of {directory},"
+    if needed > room:
+        raise ExecutionError(f"{what} needs {size(needed)} and {place} has {size(room)}", "R402")
+
+
+def require_memory(needed: int, ranks: int, what: str) -> None:
+    """Raise ExecutionError [R402] unless this node has `needed` bytes of memory for its `ranks` ranks together."""
+    memory, place = find_free_memory()
+    if memory is not None and needed > memory:
+        text = f"{what} need {size(needed)} of memory for {count(ranks, 'rank')} on a node"
+        raise ExecutionError(f"{text}, and {place} has {size(memory)} free", "R402")

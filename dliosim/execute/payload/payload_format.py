@@ -29,8 +29,8 @@ from dliosim.model.counter_rng import key
 from dliosim.plan.checkpoints.layout import Segment
 
 Bytes: TypeAlias = NDArray[np.uint8]
+#: Makes contents from random bytes and their place in the sample: of each byte, or of the first
 Dress: TypeAlias = Callable[[Bytes, NDArray[np.int64] | int], Bytes]
-"""Makes contents from random bytes and their place in the sample: of each byte, or of the first."""
 
 #: Contents compress because in every period of this many bytes only the first are random, and the rest are zero. A run
 #: of zeros costs Deflate some 3 bytes: longer periods come closer to the ratio asked for, but need larger samples.
@@ -154,8 +154,8 @@ _LANES: Final = np.arange(8)
 _POLYNOMIAL: Final = 0xEDB88320
 _ONE: Final = 1 << 31
 
+#: Bytes of a sample from which this is faster than zlib
 WORTH_WHILE: Final = 16_384
-"""Bytes of a sample from which this is faster than zlib."""
 
 
 def crc32_of_samples(keys: NDArray[np.uint64], length: int, value: int) -> int:

@@ -1,4 +1,4 @@
-"""The context of every phase of a run: the workload, the ranks, the places of data, and how to run."""
+"""The context of every phase of a run: the workload, the ranks, the places of data, and how to run; and its results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,9 @@ from dliosim.execute.node.environment import find_mount
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.execute.store.manifest import resolve_in_root
 from dliosim.measure.figures.timeline import Timeline
+from dliosim.measure.rank.records import VerbRecord
 from dliosim.measure.results.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
-from dliosim.model import Checkpoint, Dataset, Restore, Split, Workload
+from dliosim.model import Access, Checkpoint, Dataset, Restore, Split, Workload
 from dliosim.model.verbs import flatten_verbs, list_saved_checkpoints
 from dliosim.plan.samples.places import Places
 
@@ -267,3 +268,48 @@ class PhaseLog:
         progress = (LoopProgress(phase.name, len(phase.epochs), epochs) for phase, epochs in running)
         phases += [phase for phase, _ in running if phase.epochs]
         return tuple(phases), PartialProgress(signal, done, verbs, tuple(progress))
+
+
+_Hints = tuple[tuple[str, str], ...]
+
+
+def verb_phase(
+    session: Session,
+    name: str,
+    kind: str,
+    record: VerbRecord,
+    access: Access | None,
+    notes: tuple[str, ...] = (),
+    **more: Any,
+) -> Phase:
+    """Return the phase of a verb, with figures, and `more` of a save or restore, on rank 0 only. Collective."""
+    asked, granted = ((), ()) if access is None else share_granted_hints(session.world, access, record.hints)
+    from dliosim.measure.figures.summary import summarise_verb  # not all commands run verbs
+
+    verb = summarise_verb(record, session.world)
+    if verb is None:
+        return Phase(PhaseSummary(name, kind, record.wall_ns * 1e-9))
+    from dliosim.measure.results.file_phases import FILE_PHASES
+
+    return Phase(
+        FILE_PHASES[kind](
+            name,
+            kind,
+            verb.seconds,
+            verb=verb,
+            resident_share=verb.resident_share,
+            api=access.api if access is not None else None,
+            hints_asked=asked,
+            hints_granted=granted,
+            hint_set=access.hint_set if access is not None else "library",
+            notes=notes,
+            root=record.root,
+            **more,
+        )
+    )
+
+
+def share_granted_hints(world: World, access: Access, granted: dict[str, str] | None) -> tuple[_Hints, _Hints]:
+    """Return the hints asked for, and those of the first rank that opened a file; none if no rank did. Collective."""
+    found = world.broadcast_first(granted)
+    return ((), ()) if found is None else (access.hints, tuple(sorted(found.items())))

@@ -9,13 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.datasets.open_dataset import estimate_bytes
 from dliosim.execute.datasets.prepare import present_bytes
-from dliosim.execute.node.environment import find_mount, free_bytes
-from dliosim.execute.node.free_space import require_space
+from dliosim.execute.node.environment import find_mount, free_bytes, require_space
 from dliosim.execute.phases.context import Session
 from dliosim.execute.store.checkpoint_store import checkpoint_numbers, count_leftover_bytes
+from dliosim.execute.store.manifest import find_dataset_fault
 from dliosim.model import Checkpoint, Dataset, Prepare, Restore
 from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.checkpoints.layout import state_files

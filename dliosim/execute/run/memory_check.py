@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import PlanError
+from dliosim.execute.checkpoints.background import staging_bytes
 from dliosim.execute.checkpoints.save_steps import write_buffer_bytes
-from dliosim.execute.checkpoints.staging import staging_bytes
 from dliosim.execute.checkpoints.tier_copy import drain_buffer_bytes
 from dliosim.execute.node.memory import find_free_memory
 from dliosim.execute.phases.context import Session
@@ -20,15 +20,8 @@ from dliosim.model import Checkpoint, Convert, Loop, Prepare, Restore, Save, Ver
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import flatten_verbs, list_saved_checkpoints
 from dliosim.plan.checkpoints.layout import StateFiles, state_files
+from dliosim.plan.forecast import rank_memory
 from dliosim.plan.forecast.layout_forecast import guess_places
-from dliosim.plan.forecast.rank_memory import (
-    RankMemory,
-    convert_memory,
-    largest_batch,
-    loop_memory,
-    prepare_memory,
-    rank_buffers,
-)
 from dliosim.plan.samples.places import Places
 from dliosim.readable import count, size
 
@@ -81,7 +74,7 @@ def require_memory_at_once(session: Session) -> None:
 def _refuse(session: Session, number: int, parts: list[int], memory: int, place: str, ranks: int) -> None:
     """Raise the error of the verb that a node has no memory for."""
     verb = next(verb for at, (verb, _) in enumerate(flatten_verbs(session.workload.verbs)) if at == number)
-    together = RankMemory(*parts)
+    together = rank_memory.RankMemory(*parts)
     largest = sorted(zip(parts, _PARTS, strict=True), reverse=True)
     named = [(part, name) for part, name in largest if part > _SMALL_SHARE * together.total]
     text = ", ".join(f"{_PARTS[name]} {size(part)}" for part, name in named)
@@ -148,7 +141,7 @@ def _largest_batches(session: Session) -> dict[str, int]:
     found: dict[str, int] = {}
     for loop in _loops(session.workload.verbs):
         places = _places(session, loop.dataset) if loop.dataset and not session.options.null else None
-        found[loop.name] = 0 if places is None else largest_batch(loop, places, session.workload.job)
+        found[loop.name] = 0 if places is None else rank_memory.largest_batch(loop, places, session.workload.job)
     return found
 
 
@@ -164,31 +157,33 @@ def _file_bytes(session: Session) -> int:
     return 0 if session.options.null else bytes_in_memory(session)
 
 
-def _verb_needs(session: Session, batches: dict[str, int], files: int) -> Iterator[RankMemory]:
+def _verb_needs(session: Session, batches: dict[str, int], files: int) -> Iterator[rank_memory.RankMemory]:
     """Yield for each verb what this rank has in memory while it runs, `files` bytes of files among it."""
     null = session.options.null
-    always = RankMemory() if null else replace(_background_memory(session), files=files)
+    always = rank_memory.RankMemory() if null else replace(_background_memory(session), files=files)
     for verb, _ in flatten_verbs(session.workload.verbs):
-        own = RankMemory()
+        own = rank_memory.RankMemory()
         if isinstance(verb, Loop):
             own = _loop_needs(session, verb, batches)
         elif not null and isinstance(verb, Prepare):
             own = _prepare_needs(session, verb)
         elif not null and isinstance(verb, Save):
-            own = RankMemory(saving=_blocking_buffers(session, verb.checkpoint))
+            own = rank_memory.RankMemory(saving=_blocking_buffers(session, verb.checkpoint))
         elif not null and isinstance(verb, Restore):
             from dliosim.execute.checkpoints.restore import restore_buffer_bytes  # most workloads restore nothing
 
-            own = RankMemory(restore_buffer_bytes(session.world, session.workload.checkpoint(verb.checkpoint), verb))
+            own = rank_memory.RankMemory(
+                restore_buffer_bytes(session.world, session.workload.checkpoint(verb.checkpoint), verb)
+            )
         yield always + own
 
 
-def _loop_needs(session: Session, loop: Loop, batches: dict[str, int]) -> RankMemory:
+def _loop_needs(session: Session, loop: Loop, batches: dict[str, int]) -> rank_memory.RankMemory:
     workload, node = session.workload, session.world.node
     dataset, batch = workload.read_dataset(loop), batches[loop.name]
     steps = loop.arrivals.requests if loop.arrivals else steps_of_epoch(loop, dataset, session.world.size)
-    need = loop_memory(loop, dataset, steps, batch)
-    need = replace(need, buffers=rank_buffers(loop, batch, node.size, node.rank == 0))
+    need = rank_memory.loop_memory(loop, dataset, steps, batch)
+    need = replace(need, buffers=rank_memory.rank_buffers(loop, batch, node.size, node.rank == 0))
     for evaluation in loop.evaluations:  # its buffers stay while those of the training loop are in use
         need += _loop_needs(session, evaluation.loop, batches)
     if session.options.null:
@@ -197,15 +192,15 @@ def _loop_needs(session: Session, loop: Loop, batches: dict[str, int]) -> RankMe
     return replace(need, saving=max((_blocking_buffers(session, name) for name in saved), default=0))
 
 
-def _prepare_needs(session: Session, verb: Prepare) -> RankMemory:
+def _prepare_needs(session: Session, verb: Prepare) -> rank_memory.RankMemory:
     world, dataset = session.world, session.workload.dataset(verb.dataset)
-    need = prepare_memory(bind(dataset), verb, world.rank)
+    need = rank_memory.prepare_memory(bind(dataset), verb, world.rank)
     if isinstance(verb, Convert):
-        need += convert_memory(session.workload.dataset(verb.source), dataset, world.rank)
+        need += rank_memory.convert_memory(session.workload.dataset(verb.source), dataset, world.rank)
     return need
 
 
-def _background_memory(session: Session) -> RankMemory:
+def _background_memory(session: Session) -> rank_memory.RankMemory:
     """Return what saves in the background and drains of this rank have in memory at any time of the run."""
     staging = saving = 0
     for name in list_saved_checkpoints(session.workload.verbs):
@@ -215,7 +210,7 @@ def _background_memory(session: Session) -> RankMemory:
             saving += write_buffer_bytes(files, session.world.rank)
         if checkpoint.drain is not None and files.file_names(session.world.rank):
             saving += drain_buffer_bytes(checkpoint)
-    return RankMemory(staging=staging, saving=saving)
+    return rank_memory.RankMemory(staging=staging, saving=saving)
 
 
 def _blocking_buffers(session: Session, name: str) -> int:

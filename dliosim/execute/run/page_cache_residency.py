@@ -8,12 +8,12 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.datasets.open_dataset import report_damage, resident_dataset_share
 from dliosim.execute.node.page_cache import count_resident_bytes, drop_pages, warm_page_cache
 from dliosim.execute.phases.context import Session
 from dliosim.execute.phases.residency import add_pairs, measure_residency, resident_share, share_first_reason
 from dliosim.execute.store.checkpoint_store import list_data_files
+from dliosim.execute.store.manifest import find_dataset_fault
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Dataset, Restore
 from dliosim.model.verbs import flatten_verbs

@@ -17,20 +17,9 @@ from dliosim.execute.io_errors import call_error, wrap_call
 from dliosim.execute.mpi.world import World
 from dliosim.measure.progress.board import DONE, process_row
 from dliosim.readable import size
+from dliosim.trace import file
 from dliosim.trace.columns import CALL_COLUMNS, SPAN_COLUMNS, ColumnBuffer, SpillFile
 from dliosim.trace.cut import TraceCut
-from dliosim.trace.file import (
-    FILE_NAME,
-    HEAD,
-    UNSEEN,
-    TraceWriter,
-    chunk_rows,
-    create_trace,
-    group_columns,
-    join_message,
-    pack_names,
-    split_message,
-)
 from dliosim.trace.recorder import Recorder, record_by
 
 #: Round trips between two nodes: the fastest says most precisely how much their clocks differ.
@@ -60,7 +49,7 @@ class Recording:
         self._recorder = Recorder(
             cut, self._origin, ColumnBuffer(CALL_COLUMNS, calls, spill), ColumnBuffer(SPAN_COLUMNS, spans, spill)
         )
-        if cut.has_rank(world.rank):
+        if cut.ranks[0] <= world.rank <= cut.ranks[1]:
             record_by(self._recorder)
 
     def __enter__(self) -> Recording:
@@ -98,7 +87,7 @@ class Recording:
         process_row().begin("writing the trace", 0)  # what a report of a stall says
         counts = [one.calls.kept, one.calls.added, one.unseen, one.spans.kept, one.spans.added]
         head = np.array([world.rank, os.getpid(), *counts, self._origin, *self._clocks], np.int64)
-        assert len(head) == len(HEAD)
+        assert len(head) == len(file.HEAD)
         most = world.allreduce(np.array([one.calls.kept, one.spans.kept]), "max").tolist()
         heads = world.gather(head)
         if heads is None:
@@ -111,17 +100,17 @@ class Recording:
         """Write what all ranks send. Raises ExecutionError, after all have sent: they wait for that."""
         assert heads is not None, "rank 0 has what it gathered"
         failure: OSError | None = None
-        writer: TraceWriter | None = None
-        path = (directory or Path()) / FILE_NAME
+        writer: file.TraceWriter | None = None
+        path = (directory or Path()) / file.FILE_NAME
         part = path.with_suffix(".part")  # nothing that looks whole is left by a run that is killed
         try:
             if directory is not None:
                 part.unlink(missing_ok=True)
-                writer = create_trace(part, heads, attributes)
+                writer = file.create_trace(part, heads, attributes)
         except OSError as error:
             failure = error
         for rank, head in enumerate(heads):
-            of = dict(zip(HEAD, head.tolist(), strict=True))
+            of = dict(zip(file.HEAD, head.tolist(), strict=True))
             messages = self._receive(rank, of, most) if rank else self._messages(most)
             try:
                 if writer is not None and failure is None:
@@ -144,11 +133,11 @@ class Recording:
         return self._describe(heads, path) if writer is not None else ""
 
     def _describe(self, heads: NDArray[np.int64], path: Path) -> str:
-        counts = {name: int(heads[:, place].sum()) for place, name in enumerate(HEAD)}
+        counts = {name: int(heads[:, place].sum()) for place, name in enumerate(file.HEAD)}
         kept, made, unseen = (counts[name] for name in ("calls", "calls_made", "unseen"))
         text = f"trace: recorded {kept:_} of {made + unseen:_} operations, {path.stat().st_size / 1e6:.1f} MB"
         if unseen:
-            text += f"\n  {unseen:_} were not recorded: {UNSEEN}"
+            text += f"\n  {unseen:_} were not recorded: {file.UNSEEN}"
         spans, spans_made = counts["spans"], counts["spans_made"]
         if spans < spans_made:
             text += f"\n  recorded {spans:_} of {spans_made:_} spans of steps, phases and decoding"
@@ -172,10 +161,10 @@ class Recording:
         one = self._recorder
         for buffer, rows in zip((one.calls, one.spans), most, strict=True):
             with wrap_call("read", self._spill_name):
-                for group in group_columns(buffer.chunks(chunk_rows(rows)), len(buffer.types)):
-                    yield _note_progress(join_message(group))
-        yield join_message(
-            [pack_names(list(one.files)), pack_names(list(one.names)), pack_names([os.uname().nodename])]
+                for group in file.group_columns(buffer.chunks(file.chunk_rows(rows)), len(buffer.types)):
+                    yield _note_progress(file.join_message(group))
+        yield file.join_message(
+            [file.pack_names(list(one.files)), file.pack_names(list(one.names)), file.pack_names([os.uname().nodename])]
         )
 
     def _receive(self, rank: int, of: Mapping[str, int], most: list[int]) -> Iterator[memoryview]:
@@ -192,13 +181,13 @@ class Recording:
 
 
 def _write_rank(
-    writer: TraceWriter, rank: int, of: Mapping[str, int], most: list[int], messages: Iterator[memoryview]
+    writer: file.TraceWriter, rank: int, of: Mapping[str, int], most: list[int], messages: Iterator[memoryview]
 ) -> None:
     """Write what one rank has. Raises OSError."""
     for table, rows, groups in zip(("calls", "spans"), most, _count_groups(of, most), strict=True):
         for number in range(groups):
-            writer.write_chunks(table, rank, number * chunk_rows(rows), split_message(next(messages)))
-    for what, names in zip(("files", "names", "host"), split_message(next(messages)), strict=True):
+            writer.write_chunks(table, rank, number * file.chunk_rows(rows), file.split_message(next(messages)))
+    for what, names in zip(("files", "names", "host"), file.split_message(next(messages)), strict=True):
         writer.write_names(rank, what, names)
 
 
@@ -221,7 +210,9 @@ def _encode_length(length: int) -> memoryview:
 
 def _count_groups(of: Mapping[str, int], most: list[int]) -> tuple[int, int]:
     """Return the numbers of messages with chunks of calls and of spans that a rank sends."""
-    calls, spans = (-(-of[table] // chunk_rows(rows)) for table, rows in zip(("calls", "spans"), most, strict=True))
+    calls, spans = (
+        -(-of[table] // file.chunk_rows(rows)) for table, rows in zip(("calls", "spans"), most, strict=True)
+    )
     return calls, spans
 
 

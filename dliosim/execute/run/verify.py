@@ -27,14 +27,13 @@ from dliosim.execute.mpi.world import World
 from dliosim.execute.payload.payload_format import crc32_combine
 from dliosim.execute.phases.context import DatasetFiles, OpenDataset, Options, Progress, Session
 from dliosim.execute.safe_open import open_folder, open_for_read
-from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
-from dliosim.execute.store.manifest import NAME
+from dliosim.execute.store.manifest import NAME, CheckpointManifest
 from dliosim.formats.protocols import Built, Format
 from dliosim.formats.registry import bind, import_libraries, import_modules
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Dataset, Job, Workload
 from dliosim.plan.samples.places import FilePart
-from dliosim.plan.samples.sizes import bind_file
+from dliosim.plan.samples.sample_to_file import bind_file
 
 _ASTRAY = {errno.ENOENT: "is missing", errno.ELOOP: "is a symbolic link, not a file"}
 
@@ -54,8 +53,8 @@ _UNREAD = -(1 << 40)
 _TRANSFER = 4 << 20
 
 
+#: `unread`: it cannot be read, and may be right. `surplus`: it was not written. `unfinished`: it does not count.
 FaultKind: TypeAlias = Literal["damaged", "unread", "surplus", "unfinished"]
-"""`unread`: it cannot be read, and may be right. `surplus`: it was not written. `unfinished`: it does not count."""
 
 
 class Fault(NamedTuple):

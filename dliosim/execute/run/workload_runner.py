@@ -18,8 +18,7 @@ from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.convert import convert
 from dliosim.execute.loop.loop_runner import run_loop
 from dliosim.execute.node.compute import set_timer_slack, sleep_until
-from dliosim.execute.phases.context import Phase, PhaseLog, Session
-from dliosim.execute.phases.phase_summary import verb_phase
+from dliosim.execute.phases.context import Phase, PhaseLog, Session, verb_phase
 from dliosim.execute.run.memory_check import require_memory_at_once, verb_title
 from dliosim.execute.run.page_cache_residency import drop_caches
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary, add_null_times

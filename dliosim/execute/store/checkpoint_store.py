@@ -19,12 +19,13 @@ from types import TracebackType
 from dliosim.errors import HELP, ExecutionError, UsageError
 from dliosim.execute.io_errors import call_error, is_damage, unreadable_error, wrap_call
 from dliosim.execute.safe_open import write_file
-from dliosim.execute.store.checkpoint_manifest import CheckpointManifest, load_manifest
 from dliosim.execute.store.locking import DirectoryLock
 from dliosim.execute.store.manifest import (
     NAME,
+    CheckpointManifest,
     encode_manifest,
     has_complete_manifest,
+    load_manifest,
     make_directory,
     make_durable_directory,
     sync_directory,

@@ -137,11 +137,7 @@ def check_truncated(backend: Backend, access: Access, directory: Path) -> list[E
     os.truncate(directory / fixture_name(1), 6000)
     os.truncate(directory / fixture_name(3), 0)
     handles, found = _count_descriptors(), []
-    cases: list[Rows] = [
-        [(0, 0, 10), (1, 4096, 4096), (0, 0, 10)],
-        [(0, 0, 10), (1, 7000, 100)],
-        [(3, 0, 1)],
-    ]
+    cases: list[Rows] = [[(0, 0, 10), (1, 4096, 4096), (0, 0, 10)], [(0, 0, 10), (1, 7000, 100)], [(3, 0, 1)]]
     for rows in cases:
         file, offset, _ = rows[len(rows) // 2]
         one = make_reader(backend, access, directory)

@@ -12,17 +12,17 @@ from mpi4py import MPI
 
 from dliosim.execute.backends.contract import Files, Reader, allocate
 from dliosim.execute.backends.registry import Backend
-from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.decode_preprocess import EpochCalls
 from dliosim.execute.batches.prefetch import Batches, make_batches
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, deal_rounds
 
+#: Calls of a step: file, offset, length
 Rows = list[tuple[int, int, int]]
-"""Calls of a step: file, offset, length."""
 
 FILES: Final = 4
+#: Bytes of each file
 SIZE: Final = 40_000
-"""Bytes of each file."""
 
 STEPS: Final = 4
 

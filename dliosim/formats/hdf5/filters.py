@@ -38,8 +38,8 @@ _NAMES: Final = {code: name for name, code in _CODES.items()}
 _OURS: Final = ("deflate", "shuffle", "fletcher32")
 
 _CHECKSUM: Final = 4
+#: The largest number of pixels of a block (H5_SZIP_MAX_PIXELS_PER_BLOCK)
 _SZIP_BLOCK: Final = 32
-"""The largest number of pixels of a block (H5_SZIP_MAX_PIXELS_PER_BLOCK)."""
 _BLOCK: Final = 1 << 16
 _numbers = count()
 

@@ -6,41 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dliosim.formats.hdf5.geometry import (
-    chunk_grid,
-    chunk_shape,
-    content_elements,
-    group_size,
-    has_tiles,
-    record_parts,
-    refuse_chunk,
-)
-from dliosim.formats.protocols import (
-    ENCODED,
-    FREED_LATE,
-    Bytes,
-    Column,
-    FileIndex,
-    GroupEncoder,
-    LibraryFile,
-    LibraryReadable,
-    Preallocated,
-    Resolved,
-)
+from dliosim.formats import protocols
+from dliosim.formats.hdf5 import geometry
 from dliosim.formats.unsupported import refuse_excess_units, refuse_sizes
 from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset, Shape
 
+#: Bytes; readers before HDF5 2.0 keep the size in 32 bits
 _LARGEST_CHUNK: Final = (1 << 32) - 1
-"""Bytes; readers before HDF5 2.0 keep the size in 32 bits."""
 
+#: Bytes before the data of the first data set, measured
 _HEADERS: Final = 2048
-"""Bytes before the data of the first data set, measured."""
+#: Bytes of a chunk in the B-tree, measured; 33 where the tree is full
 _CHUNK_ENTRY: Final = 47
-"""Bytes of a chunk in the B-tree, measured; 33 where the tree is full."""
 
 
-class Hdf5(Resolved, LibraryReadable):
+class Hdf5(protocols.Resolved, protocols.LibraryReadable):
     """The format `hdf5`, with the common part of both kinds; see `protocols.Resolved`."""
 
     name = "hdf5"
@@ -68,20 +49,20 @@ class Hdf5(Resolved, LibraryReadable):
             return "shape", f"it makes {dataset.shape.size * dataset.parts} bytes of a sample, not {size}"
         if size == 0:
             return "size", "a sample needs a byte at least"
-        refused = refuse_chunk(dataset)
+        refused = geometry.refuse_chunk(dataset)
         if refused is not None:
             return "chunk", refused
-        part = record_parts(dataset)[0]
-        chunk = chunk_shape(dataset, part, max(1, dataset.samples))
+        part = geometry.record_parts(dataset)[0]
+        chunk = geometry.chunk_shape(dataset, part, max(1, dataset.samples))
         if chunk is None:
             return None
-        if chunk_grid(chunk, chunk, ELEMENTS[part.element]).unit_bytes > _LARGEST_CHUNK:
+        if geometry.chunk_grid(chunk, chunk, ELEMENTS[part.element]).unit_bytes > _LARGEST_CHUNK:
             return "chunk", "a chunk of an HDF5 file has less than 4 GiB"
         fullest = -(-dataset.samples // dataset.layout.files)
-        units = chunk_grid((fullest, *part.extents), chunk, ELEMENTS[part.element]).units
+        units = geometry.chunk_grid((fullest, *part.extents), chunk, ELEMENTS[part.element]).units
         return refuse_excess_units(dataset, units * dataset.parts)
 
-    def index(self, path: Path) -> FileIndex:
+    def index(self, path: Path) -> protocols.FileIndex:
         """Return a column for each data set of `dataset.names`, or for those that hold the samples.
 
         ExecutionError [R401] if the file is damaged, or does not say where its samples are.
@@ -96,7 +77,7 @@ class Hdf5(Resolved, LibraryReadable):
 
         return read_shape(path, self.dataset.names)
 
-    def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
+    def decode(self, column: protocols.Column | None, data: memoryview) -> protocols.Bytes | None:
         """Return a chunk as it was before its filters, padding included.
 
         None for a chunk that is not in the file, and for one that holds tiles of samples; the filters of a tiled chunk
@@ -104,53 +85,57 @@ class Hdf5(Resolved, LibraryReadable):
         """
         from dliosim.formats.hdf5.filters import TILED, decode
 
-        if column is None or column.row_bytes != ENCODED:
+        if column is None or column.row_bytes != protocols.ENCODED:
             return np.frombuffer(data, np.uint8)
         if len(data) == 0:
             return None
         found = decode(column.filters, column.unit_bytes, data)
         return None if column.filters and column.filters[0].name == TILED else found
 
-    def open_library(self, path: Path, comm: object | None, collective: bool) -> LibraryFile:
+    def open_library(self, path: Path, comm: object | None, collective: bool) -> protocols.LibraryFile:
         """Open a file by h5py; see `hdf5.library`."""
         from dliosim.formats.hdf5.library import open_library
 
         return open_library(path, self.dataset, comm, collective)
 
-    def forecast(self, count: int) -> FileIndex:
+    def forecast(self, count: int) -> protocols.FileIndex:
         """Return the data sets one after the other behind their headers; `compressible` sets the size of chunks."""
         from dliosim.formats.hdf5.library import chunk_filters
 
         end, touched, columns = _HEADERS, _HEADERS, []
         filters = chunk_filters(self.dataset.compress)
-        for part in record_parts(self.dataset):
-            chunk = chunk_shape(self.dataset, part, count)
+        for part in geometry.record_parts(self.dataset):
+            chunk = geometry.chunk_shape(self.dataset, part, count)
             if chunk is None:
                 whole = count * part.row_bytes
                 place, length = np.array([end], np.int64), np.array([whole], np.int64)
-                columns.append(Column(max(1, count), 1, part.row_bytes, whole, place, length))
+                columns.append(protocols.Column(max(1, count), 1, part.row_bytes, whole, place, length))
                 end += whole
                 continue
-            found = chunk_grid((chunk[0], *part.extents), chunk, ELEMENTS[part.element])  # of the first samples
+            found = geometry.chunk_grid(
+                (chunk[0], *part.extents), chunk, ELEMENTS[part.element]
+            )  # of the first samples
             units = -(-count // chunk[0]) * found.units
             stored = np.full(found.units, found.unit_bytes, np.int64)
             if filters:  # padding is zeros, which take next to nothing
-                contents = content_elements(part, chunk) * ELEMENTS[part.element] / self.dataset.compressible
+                contents = geometry.content_elements(part, chunk) * ELEMENTS[part.element] / self.dataset.compressible
                 stored = np.maximum(1, contents.round().astype(np.int64))
             touched += units * _CHUNK_ENTRY
             end += units * _CHUNK_ENTRY
             step = int(stored.sum())
             place = end + np.cumsum(stored) - stored
             length = stored if filters else found.run_bytes()
-            row_bytes = ENCODED if filters else found.row_bytes
+            row_bytes = protocols.ENCODED if filters else found.row_bytes
             columns.append(
-                Column(found.samples, found.pieces, row_bytes, found.unit_bytes, place, length, filters, None, step)
+                protocols.Column(
+                    found.samples, found.pieces, row_bytes, found.unit_bytes, place, length, filters, None, step
+                )
             )
             end += units // found.units * step
-        return FileIndex(count, end, tuple(columns), touched)
+        return protocols.FileIndex(count, end, tuple(columns), touched)
 
 
-class PlainHdf5(Hdf5, Preallocated):
+class PlainHdf5(Hdf5, protocols.Preallocated):
     """Files without compression: every sample has its place before it is written; see `protocols.Preallocated`."""
 
     def encoder_bytes(self, made: int, sample: int) -> int:
@@ -164,7 +149,7 @@ class PlainHdf5(Hdf5, Preallocated):
         lay_out(self.dataset, path, count)
 
 
-class FilteredHdf5(Hdf5, GroupEncoder):
+class FilteredHdf5(Hdf5, protocols.GroupEncoder):
     """Files with a filter or tiles, one group of samples a chunk or a sample's; see `protocols.GroupEncoder`."""
 
     @property
@@ -175,13 +160,13 @@ class FilteredHdf5(Hdf5, GroupEncoder):
     def encoder_bytes(self, made: int, sample: int) -> int:
         """Return the bytes of the encoded group, in pieces and whole, and of HDF5's own copy of a chunk for lzf."""
         lzf = self.dataset.compress is not None and self.dataset.compress.codec == "lzf"
-        return (2 + lzf) * made + (4 * made if made < FREED_LATE else 0) + (4 << 20)
+        return (2 + lzf) * made + (4 * made if made < protocols.FREED_LATE else 0) + (4 << 20)
 
     def group_size(self, count: int) -> int:
         """Return the samples of a chunk."""
-        return group_size(self.dataset, count)
+        return geometry.group_size(self.dataset, count)
 
-    def encode_group(self, count: int, samples: Bytes) -> list[bytes]:
+    def encode_group(self, count: int, samples: protocols.Bytes) -> list[bytes]:
         """Encode the chunks of a group by the filter, if there is one."""
         from dliosim.formats.hdf5.library import encode_group
 
@@ -196,4 +181,4 @@ class FilteredHdf5(Hdf5, GroupEncoder):
 
 def hdf5(dataset: Dataset) -> Hdf5:
     """Return the kind of files that a data set has."""
-    return FilteredHdf5(dataset) if dataset.compress is not None or has_tiles(dataset) else PlainHdf5(dataset)
+    return FilteredHdf5(dataset) if dataset.compress is not None or geometry.has_tiles(dataset) else PlainHdf5(dataset)

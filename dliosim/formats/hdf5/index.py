@@ -20,15 +20,7 @@ from h5py import h5d, h5f, h5g, h5i, h5l, h5o, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.hdf5.filters import (
-    ELEMENTS_OF,
-    SKIPPED,
-    TILED,
-    active_filters,
-    filter_name,
-    filter_output_bytes,
-    needs_elements,
-)
+from dliosim.formats.hdf5 import filters
 from dliosim.formats.hdf5.geometry import ChunkGrid, chunk_grid
 from dliosim.formats.header_scanner import FileLook, data_error, file_to_look_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter
@@ -159,8 +151,8 @@ def _link_names(group: Any, path: Path, most: int) -> list[bytes]:
     return names
 
 
+#: Chunks that a file may have more than bytes: chunks that were never written take no room in it
 _FEW: Final = 1 << 20
-"""Chunks that a file may have more than bytes: chunks that were never written take no room in it."""
 
 _LARGEST_CHUNK: Final = 1 << 32
 
@@ -312,7 +304,9 @@ def _chunk_column(where: str, dset: Any, create: Any, shape: tuple[int, ...], el
     if found.unit_bytes > _LARGEST_CHUNK:
         raise data_error(f"{where} has chunks of {found.unit_bytes} bytes, more than 4 GiB")
     described = map(create.get_filter, range(create.get_nfilters()))
-    steps = tuple(Filter(filter_name(code, text), tuple(map(int, values))) for code, _, values, text in described)
+    steps = tuple(
+        Filter(filters.filter_name(code, text), tuple(map(int, values))) for code, _, values, text in described
+    )
     numbers = _list_chunks(where, dset, found.units, len(shape))
     offset, length = numbers[:, 0], numbers[:, 1]
     places = _chunk_numbers(where, numbers[:, 3:], chunk, found)
@@ -327,10 +321,10 @@ def _chunk_column(where: str, dset: Any, create: Any, shape: tuple[int, ...], el
     if steps or found.is_tiled:
         row_bytes = ENCODED
         lengths[places] = length.astype(np.int64)
-        before = (_element_filter(dset, create, chunk),) if needs_elements(steps) else ()
+        before = (_element_filter(dset, create, chunk),) if filters.needs_elements(steps) else ()
         steps = (*before, *_add_skip_mask(where, steps, found.unit_bytes, numbers))
         if found.is_tiled:
-            steps = (Filter(TILED, chunk), *steps)
+            steps = (Filter(filters.TILED, chunk), *steps)
     else:
         if (length != found.unit_bytes).any():
             other = int(length[length != found.unit_bytes][0])
@@ -385,11 +379,11 @@ def _add_skip_mask(
     if not masks:
         return steps
     mask = masks.pop()
-    plain = filter_output_bytes(active_filters(steps, mask), unit_bytes)
+    plain = filters.filter_output_bytes(filters.active_filters(steps, mask), unit_bytes)
     skipped = (numbers[:, 2] & np.uint64((1 << len(steps)) - 1)) != 0
     if masks or plain is None or ((numbers[:, 1] == plain) != skipped).any():
         raise data_error(f"{where} has chunks that skipped filters and look the same as the others")
-    return (*steps, Filter(SKIPPED, (mask,)))
+    return (*steps, Filter(filters.SKIPPED, (mask,)))
 
 
 def _element_filter(dset: Any, create: Any, chunk: tuple[int, ...]) -> Filter:
@@ -401,7 +395,7 @@ def _element_filter(dset: Any, create: Any, chunk: tuple[int, ...]) -> Filter:
         create.get_fill_value(value)
         fill = tuple(value.tobytes())
     order = plain.str[0]  # "<", ">", or "|" if it has none
-    return Filter(ELEMENTS_OF, (ord(plain.kind), ord(order), plain.itemsize, len(chunk), *chunk, *fill))
+    return Filter(filters.ELEMENTS_OF, (ord(plain.kind), ord(order), plain.itemsize, len(chunk), *chunk, *fill))
 
 
 @cache

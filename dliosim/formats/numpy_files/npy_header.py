@@ -21,10 +21,10 @@ from dliosim.formats.unsupported import refuse_sizes, refuse_unused
 from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset, Shape
 
+#: The largest header that is read, bytes; numpy itself refuses more than 10,000 characters
 LARGEST_HEADER: Final = 1 << 16
-"""The largest header that is read, bytes; numpy itself refuses more than 10,000 characters."""
+#: The first bytes of an array, which say how long its header is
 BEGINNING: Final = 12
-"""The first bytes of an array, which say how long its header is."""
 
 #: numpy leaves room for this many digits of the first extent, so that arrays may grow without a new header.
 _GROWTH_DIGITS: Final = 21
@@ -223,8 +223,8 @@ def array_column(rows: SampleRows, offset: int, encoded: int | None = None, filt
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+#: Name of the array of an archive where the data set has no `names`
 MEMBER: Final = "x"
-"""Name of the array of an archive where the data set has no `names`."""
 
 
 class ArrayFile:

@@ -20,11 +20,11 @@ from dliosim.lazy_numpy import np
 STORED: Final = 0
 DEFLATED: Final = 8
 
+#: Sizes and offsets from this value on do not fit into the 4 bytes of the older records
 ZIP64: Final = 0xFFFFFFFF
-"""Sizes and offsets from this value on do not fit into the 4 bytes of the older records."""
 
+#: The largest directory that is read, bytes: some hundred thousand members
 LARGEST_DIRECTORY: Final = 32 << 20
-"""The largest directory that is read, bytes: some hundred thousand members."""
 
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
 _ENTRY: Final = struct.Struct("<4s6H3L5H2L")

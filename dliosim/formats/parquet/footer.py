@@ -21,8 +21,8 @@ from dliosim.model import Dataset
 
 MAGIC: Final = b"PAR1"
 
+#: The largest decoded column chunk, bytes; files with larger ones are refused
 MOST_DECODED: Final = 1 << 32
-"""The largest decoded column chunk, bytes; files with larger ones are refused."""
 
 _ENCRYPTED = b"PARE"
 _TAIL = 8  # length of the footer, magic

@@ -29,22 +29,9 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from dliosim.errors import ExecutionError
+from dliosim.formats import protocols
 from dliosim.formats.header_scanner import data_error, report_damage
 from dliosim.formats.parquet.footer import MAGIC, MOST_DECODED, footer_index, read_footer
-from dliosim.formats.protocols import (
-    ENCODED,
-    FREED_LATE,
-    Built,
-    Bytes,
-    Column,
-    EncodeTime,
-    FileIndex,
-    Filter,
-    Ints,
-    LibraryFile,
-    LibraryReadable,
-    regroup_rows,
-)
 from dliosim.formats.unsupported import quote_names, refuse_excess_units, refuse_sizes
 from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset
@@ -53,8 +40,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+#: Bytes of the samples in a row group without `chunk`; a writer or reader holds one row group in memory
 ROW_GROUP: Final = 64 << 20
-"""Bytes of the samples in a row group without `chunk`; a writer or reader holds one row group in memory."""
 
 
 _LARGEST_VALUE = 1 << 30  # a page, and so a value, has less than 2^31 bytes
@@ -62,7 +49,7 @@ _PAGE, _VALUES = 1 << 20, 1024  # pyarrow's default size of a page, and the valu
 _PAGE_HEADER, _FOOTER, _FOOTER_CHUNK = 25, 280, 60  # bytes, about
 
 
-class Parquet(Built, LibraryReadable):
+class Parquet(protocols.Built, protocols.LibraryReadable):
     """The format `parquet`; see `protocols.Built`."""
 
     name = "parquet"
@@ -103,7 +90,7 @@ class Parquet(Built, LibraryReadable):
         """Return pyarrow and its extra, unless it is installed."""
         return None if find_spec("pyarrow") is not None else ("pyarrow", "parquet")
 
-    def index(self, path: Path) -> FileIndex:
+    def index(self, path: Path) -> protocols.FileIndex:
         """Return the column chunks of the chosen leaves; reads only the footer. ExecutionError [R401]."""
         if not self.dataset.source or self.needs() is not None:
             return footer_index(path, read_footer(path), self.dataset)
@@ -113,15 +100,15 @@ class Parquet(Built, LibraryReadable):
             except ExecutionError:  # sizes differ
                 return handle.index
 
-    def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
+    def decode(self, column: protocols.Column | None, data: memoryview) -> protocols.Bytes | None:
         """Return None: a column chunk alone cannot be decoded, see `ParquetHandle`."""
         return None
 
-    def open_library(self, path: Path, comm: object | None, collective: bool) -> LibraryFile:
+    def open_library(self, path: Path, comm: object | None, collective: bool) -> protocols.LibraryFile:
         """Open a file by pyarrow, which does not use MPI; see `ParquetHandle`."""
         return ParquetHandle(path, self.dataset)
 
-    def build(self, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
+    def build(self, path: Path, count: int, batches: Iterator[protocols.Bytes], encoding: protocols.EncodeTime) -> None:
         """Write row groups of `batch` samples; the last may have fewer. OSError if the file cannot be written."""
         from pyarrow import parquet
 
@@ -139,7 +126,7 @@ class Parquet(Built, LibraryReadable):
                 write_batch_size=max(1, min(_VALUES, _PAGE // widest)),
             ) as writer:
                 spent = perf_counter_ns() - begin
-                for rows in regroup_rows(batches, self.batch):
+                for rows in protocols.regroup_rows(batches, self.batch):
                     begin = perf_counter_ns()
                     writer.write_table(_arrow_table(schema, self.dataset.column_widths, rows), row_group_size=len(rows))
                     spent += perf_counter_ns() - begin
@@ -157,10 +144,10 @@ class Parquet(Built, LibraryReadable):
     def encoder_bytes(self, made: int, sample: int) -> int:
         """Return the bytes that pyarrow takes: pages of the row group, and copies of a value that is a whole page."""
         value = max(self.dataset.column_widths, default=sample)
-        copies = 1.05 * (1 + (self.dataset.compress is not None)) + (2.3 if value < FREED_LATE else 0)
+        copies = 1.05 * (1 + (self.dataset.compress is not None)) + (2.3 if value < protocols.FREED_LATE else 0)
         return int(2.1 * made + copies * value) + (8 << 20)
 
-    def forecast(self, count: int) -> FileIndex:
+    def forecast(self, count: int) -> protocols.FileIndex:
         """Return row groups of the encoded size of the columns; with a codec divided by `compressible`."""
         dataset, most = self.dataset, self.batch
         rows = np.full(-(-count // most), most, np.int64)
@@ -172,14 +159,16 @@ class Parquet(Built, LibraryReadable):
         length = np.ceil(plain / shrink).astype(np.int64)
         ends = np.cumsum(length.T).reshape(len(rows), dataset.parts).T  # one column chunk after the other
         begin = len(MAGIC) + ends - length
-        filters = () if dataset.compress is None else (Filter(dataset.compress.codec),)
+        filters = () if dataset.compress is None else (protocols.Filter(dataset.compress.codec),)
         columns = tuple(
-            Column(most, 1, ENCODED, int(plain[part].max(initial=0)), begin[part], length[part], filters)
+            protocols.Column(
+                most, 1, protocols.ENCODED, int(plain[part].max(initial=0)), begin[part], length[part], filters
+            )
             for part, name in enumerate(_column_names(dataset))
             if name in (dataset.names or (name,))
         )
         touched = _FOOTER + len(rows) * dataset.parts * _FOOTER_CHUNK
-        return FileIndex(count, len(MAGIC) + int(length.sum()) + touched, columns, touched)
+        return protocols.FileIndex(count, len(MAGIC) + int(length.sum()) + touched, columns, touched)
 
 
 def table_schema(dataset: Dataset) -> pa.Schema:
@@ -238,7 +227,7 @@ def _has_native_type(element: str) -> bool:
     return element == "float16" or ELEMENTS[element] >= 4
 
 
-def _level_bytes(kind: tuple[str, int], rows: Ints) -> Ints:
+def _level_bytes(kind: tuple[str, int], rows: protocols.Ints) -> protocols.Ints:
     """Return the approximate bytes that mark the begin of each list of a column: a bit an element, or a run a row."""
     element, count = kind
     if not element or not _has_native_type(element) or count == 1:
@@ -253,7 +242,7 @@ def _split_list(kind: pa.DataType) -> tuple[pa.DataType, int]:
     return (kind.value_type, kind.list_size) if pa.types.is_fixed_size_list(kind) else (kind, 1)
 
 
-def _arrow_table(schema: pa.Schema, widths: Sequence[int], rows: Bytes) -> pa.Table:
+def _arrow_table(schema: pa.Schema, widths: Sequence[int], rows: protocols.Bytes) -> pa.Table:
     """Return rows of samples as columns of `widths` bytes a row; a single column is not copied."""
     import pyarrow as pa
 
@@ -282,8 +271,8 @@ class ParquetHandle:
         from pyarrow import parquet
 
         self._path, self._footer = path, read_footer(path)
-        self.index: FileIndex = footer_index(path, self._footer, dataset)
-        self.rows: Ints = self._footer.rows
+        self.index: protocols.FileIndex = footer_index(path, self._footer, dataset)
+        self.rows: protocols.Ints = self._footer.rows
         leaves = self._footer.select_leaves(path, dataset.names)
         self._names = [self._footer.leaves[leaf] for leaf in leaves] if dataset.names else None  # in the file's order
         with report_damage(f"{path} cannot be decoded"):
@@ -330,7 +319,7 @@ class ParquetHandle:
             fields = [field for field in fields if field.name in chosen]
         return [_row_bytes(self._path, field) for field in fields]
 
-    def _copy_rows(self, group: int, begin: int, end: int, widths: list[int], out: Bytes) -> None:
+    def _copy_rows(self, group: int, begin: int, end: int, widths: list[int], out: protocols.Bytes) -> None:
         """Copy rows [begin, end) of a group to `out`, (end - begin, bytes of a row)."""
         at_once = max(1, _BATCH // max(1, sum(widths)))
         at = 0  # first row of the next batch in the group
@@ -358,7 +347,7 @@ def _row_bytes(path: Path, field: pa.Field) -> int:
     return int(kind.bit_width) // 8 * count
 
 
-def _array_bytes(array: pa.Array, width: int) -> Bytes:
+def _array_bytes(array: pa.Array, width: int) -> protocols.Bytes:
     """Return the bytes of an array's rows, (rows, width), not copied."""
     import pyarrow as pa
 

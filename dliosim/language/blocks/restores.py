@@ -16,8 +16,8 @@ from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import count_due_saves
 from dliosim.readable import count
 
+#: How often each checkpoint was saved; None where a clock decides it
 Saves: TypeAlias = Mapping[str, "int | None"]
-"""How often each checkpoint was saved; None where a clock decides it."""
 
 #: `each once`: the number is that of the saves above.
 _ALL: Final = -1

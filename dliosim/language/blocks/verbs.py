@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, cast
 
+from dliosim import model
 from dliosim.language.blocks import external_datasets, restores
 from dliosim.language.checks.access_checks import check_prepare
 from dliosim.language.checks.loop_checks import check_convert, check_loop, check_unread_loop
@@ -16,25 +17,6 @@ from dliosim.language.syntax import declarations
 from dliosim.language.syntax.ast import PatternBlock, Setting
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.quantities import range_mistake
-from dliosim.model import (
-    Barrier,
-    Cadence,
-    Convert,
-    Dataset,
-    DropCaches,
-    Evaluation,
-    Finder,
-    Layout,
-    Loop,
-    Pause,
-    Prepare,
-    Repeat,
-    Restore,
-    Save,
-    Shuffle,
-    Sync,
-    Verb,
-)
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
 from dliosim.units import COUNT, TIME
@@ -49,15 +31,15 @@ class VerbCompiler:
     #: data sets and checkpoints that verbs name
     nouns: CompiledNouns
     #: inspects the files of data sets `from files`
-    finder: Finder
+    finder: model.Finder
     #: settings of each loop, prepare and restore, by the id of its model
     settings: dict[int, Settings] = field(default_factory=dict)
     #: how often each checkpoint was saved by the verbs so far; None if a clock decides it
     saves: dict[str, int | None] = field(default_factory=dict)
 
-    def compile_verbs(self, blocks: list[PatternBlock]) -> tuple[Verb, ...]:
+    def compile_verbs(self, blocks: list[PatternBlock]) -> tuple[model.Verb, ...]:
         """Return the verbs of a file or of a `repeat`; a verb with a mistake is left out."""
-        verbs: list[Verb] = []
+        verbs: list[model.Verb] = []
         for block in blocks:
             with self.context.reporting():
                 verb = self._compile_verb(block)
@@ -66,18 +48,18 @@ class VerbCompiler:
                     self._count_saves(verb)
         return tuple(verbs)
 
-    def _compile_verb(self, block: PatternBlock) -> Verb | None:
+    def _compile_verb(self, block: PatternBlock) -> model.Verb | None:
         if block.kind in declarations.LOOPS:
             return self._compile_loop(block)
         if block.kind in ("prepare", "convert"):
             return self._compile_prepare(block)
         if block.kind == "barrier":
-            return Barrier()
+            return model.Barrier()
         if block.kind == "drop caches":
-            return DropCaches()
+            return model.DropCaches()
         if block.kind in ("save", "restore"):
             name = self._checkpoint_name(block.header["NAME"])
-            return Save(name) if block.kind == "save" else self._compile_restore(block, name)
+            return model.Save(name) if block.kind == "save" else self._compile_restore(block, name)
         scope, phrase, times = self.context.scope, block.header["phrase"].span, 1
         accepts = partial(scope.has_dimension, dimensions=(TIME if block.kind == "pause" else COUNT,))
         with self.context.reporting(phrase, Attempt(block.kind, "", phrase, accepts)):
@@ -86,37 +68,37 @@ class VerbCompiler:
             times = scope.count(scope.phrase("count", phrase).only_child)
         return self._compile_repeat(block, times) if block.kind == "repeat" else None
 
-    def _compile_repeat(self, block: PatternBlock, times: int) -> Repeat:
+    def _compile_repeat(self, block: PatternBlock, times: int) -> model.Repeat:
         before = self.saves.copy()
         body = self.compile_verbs(block.body)
         if times > 1:
             grown = {name for name in self.saves if self.saves[name] != before.get(name, 0)}
             for verb, _ in flatten_verbs(body):
-                if isinstance(verb, Restore) and verb.each and verb.checkpoint in grown:
+                if isinstance(verb, model.Restore) and verb.each and verb.checkpoint in grown:
                     restores.report_growth(self.settings[id(verb)], verb)
             self.saves = restores.multiply_saves(before, self.saves, times)
-        return Repeat(times, body)
+        return model.Repeat(times, body)
 
-    def _count_saves(self, verb: Verb) -> None:
+    def _count_saves(self, verb: model.Verb) -> None:
         """Add what a verb saves to `saves`."""
-        dataset = self.nouns.datasets.get(verb.dataset) if isinstance(verb, Loop) else None
+        dataset = self.nouns.datasets.get(verb.dataset) if isinstance(verb, model.Loop) else None
         for name, more in restores.list_saves(verb, dataset, self.context.scope.job.ranks):
             so_far = self.saves.get(name, 0)
             self.saves[name] = None if so_far is None or more is None else so_far + more
 
-    def _compile_pause(self, block: PatternBlock) -> Verb:
+    def _compile_pause(self, block: PatternBlock) -> model.Verb:
         place = block.header["phrase"].span
         time = self.context.scope.quantity(self.context.scope.phrase("quantity", place), TIME)
         block.settings = [Setting("pause", block.place, place)]
         warn_about_draws(Settings(self.context, block, block.settings), "pause", time)
-        return Pause(time)
+        return model.Pause(time)
 
-    def _find_dataset(self, name: SyntaxNode) -> Dataset | None:
+    def _find_dataset(self, name: SyntaxNode) -> model.Dataset | None:
         self.context.find_noun(name, "dataset")
         self.nouns.used.add(name.text)
         return self.nouns.datasets.get(name.text)
 
-    def _read_dataset(self, name: SyntaxNode) -> Dataset | None:
+    def _read_dataset(self, name: SyntaxNode) -> model.Dataset | None:
         """Return the data set that a loop reads; files that exist already are inspected now, and once."""
         dataset = self._find_dataset(name)
         if dataset is not None and dataset.source and not dataset.found:
@@ -129,13 +111,13 @@ class VerbCompiler:
         self.nouns.used.add(name.text)
         return name.text
 
-    def _compile_restore(self, block: PatternBlock, name: str) -> Restore:
+    def _compile_restore(self, block: PatternBlock, name: str) -> model.Restore:
         settings = Settings(self.context, block, block.settings)
         verb = restores.compile_restore(settings, name, self.nouns.checkpoints.get(name), self.saves.get(name, 0))
         self.settings[id(verb)] = settings
         return verb
 
-    def _compile_prepare(self, block: PatternBlock) -> Verb | None:
+    def _compile_prepare(self, block: PatternBlock) -> model.Verb | None:
         """Return the verb of a `prepare` or `convert` block."""
         name, read = block.header["NAME"], block.header.get("converted")
         source = self._read_dataset(read.only_child) if read else None
@@ -146,36 +128,36 @@ class VerbCompiler:
         before = len(self.context.found)
         access, afresh = compile_access(settings, None), "AFRESH" in block.header
         if read:
-            fields = settings.read_fields(Convert)
-            verb: Prepare = Convert(name.text, access, afresh=True, source=read.only_child.text, **fields)
+            fields = settings.read_fields(model.Convert)
+            verb: model.Prepare = model.Convert(name.text, access, afresh=True, source=read.only_child.text, **fields)
         else:
-            verb = Prepare(name.text, access, afresh, **settings.read_fields(Prepare))
-        if isinstance(verb, Convert) and verb.preprocess is not None:
+            verb = model.Prepare(name.text, access, afresh, **settings.read_fields(model.Prepare))
+        if isinstance(verb, model.Convert) and verb.preprocess is not None:
             warn_about_draws(settings, "preprocess", verb.preprocess.time)
         self.settings[id(verb)] = settings
         if dataset is not None and len(self.context.found) == before:
             check_prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
-            if isinstance(verb, Convert) and source is not None:
+            if isinstance(verb, model.Convert) and source is not None:
                 check_convert(settings, verb, self.nouns.settings, source, dataset)
         return verb
 
     # ---- loops ----------------------------------------------------------------------------------------------------
 
-    def _compile_loop(self, block: PatternBlock) -> Loop | None:
+    def _compile_loop(self, block: PatternBlock) -> model.Loop | None:
         context = self.context
         before = len(context.found)
         own = Settings(context, block, block.settings)
         reads = own.find_line("read") is not None
         if not reads:
             own.require(("read", "steps"))
-        nothing: tuple[Dataset | None, SyntaxNode | None] = (None, None)
+        nothing: tuple[model.Dataset | None, SyntaxNode | None] = (None, None)
         dataset, clause = own.read(
             "read", lambda node: (self._read_dataset(node.children[0]), node.find("with")), nothing
         )
         settings = own
         with context.reporting(own.setting_span("read")):
             settings = merge_access(context, block, clause)
-        fields = settings.read_fields(Loop, batch=self._batch, sync=self._sync)
+        fields = settings.read_fields(model.Loop, batch=self._batch, sync=self._sync)
         arrivals = fields.get("arrivals")
         for head in ("compute", "preprocess"):
             if head in fields:
@@ -183,15 +165,15 @@ class VerbCompiler:
         if arrivals is not None:
             warn_about_draws(settings, "requests", arrivals.gap)
             # Requests come from users, who do not wait for each other; so ranks that answer them do not sync.
-            fields.setdefault("sync", Sync("off"))
+            fields.setdefault("sync", model.Sync("off"))
         for head in ("shuffle", "checkpoint"):
             settings.check_off(head)
         cadences = [settings.convert(line, self._cadence, None) for line in settings.all_lines("checkpoint")]
-        loop = Loop(
+        loop = model.Loop(
             kind=cast(Literal["train", "evaluate", "infer"], block.kind),
             name=block.name,
             dataset=dataset.name if dataset is not None else "",
-            access=compile_access(settings, dataset.layout if dataset is not None else Layout("shared file", 1)),
+            access=compile_access(settings, dataset.layout if dataset is not None else model.Layout("shared file", 1)),
             shuffle=self._shuffle(settings),
             checkpoints=tuple(cadence for cadence in cadences if cadence is not None),
             **fields,
@@ -212,7 +194,7 @@ class VerbCompiler:
             check_loop(settings, loop, dataset, self.nouns.settings[dataset.name])
         return loop
 
-    def _compile_evaluation(self, block: PatternBlock, train: str, epochs: int) -> Evaluation | None:
+    def _compile_evaluation(self, block: PatternBlock, train: str, epochs: int) -> model.Evaluation | None:
         with self.context.reporting():
             scope, header = self.context.scope, block.header
             every = scope.count(header["value"]) if "value" in header else 1
@@ -227,7 +209,7 @@ class VerbCompiler:
                 )
                 raise mistake("E207", message, header["first" if first else "value"].span, label, hint=hint)
             loop = self._compile_loop(block)
-            return None if loop is None else Evaluation(every, loop, first)
+            return None if loop is None else model.Evaluation(every, loop, first)
         return None
 
     def _batch(self, node: SyntaxNode) -> int:
@@ -247,13 +229,13 @@ class VerbCompiler:
             )
         return batch // ranks
 
-    def _shuffle(self, settings: Settings) -> Shuffle:
-        shuffle = Shuffle()
+    def _shuffle(self, settings: Settings) -> model.Shuffle:
+        shuffle = model.Shuffle()
         for line in settings.all_lines("shuffle"):
             shuffle = settings.convert(line, lambda node, shuffle=shuffle: self._merge_shuffle(node, shuffle), shuffle)  # type: ignore[misc]
         return shuffle
 
-    def _merge_shuffle(self, node: SyntaxNode, shuffle: Shuffle) -> Shuffle:
+    def _merge_shuffle(self, node: SyntaxNode, shuffle: model.Shuffle) -> model.Shuffle:
         once = node.find("once") is not None
         if node.kind == "shuffle_files":
             files: Literal["globally", "within shard"] = "within shard" if node.find("within_shard") else "globally"
@@ -263,23 +245,23 @@ class VerbCompiler:
         buffer = self.context.scope.count(scope.only_child, 1, 1 << 32) if scope.kind == "within_buffer" else 0
         return replace(shuffle, samples=kind, samples_once=once, buffer=buffer)
 
-    def _sync(self, node: SyntaxNode) -> Sync:
+    def _sync(self, node: SyntaxNode) -> model.Sync:
         scope, numbers = self.context.scope, list(node.children)
         size = scope.size(numbers.pop(0), 4) if node.kind == "allreduce" else 0
         every = scope.count(numbers[0]) if numbers else 1
-        return Sync(cast(Literal["off", "barrier", "allreduce"], node.kind), size, every)
+        return model.Sync(cast(Literal["off", "barrier", "allreduce"], node.kind), size, every)
 
-    def _cadence(self, node: SyntaxNode) -> Cadence:
+    def _cadence(self, node: SyntaxNode) -> model.Cadence:
         name = self._checkpoint_name(node.children[0])
         if node.kind == "at_end":
-            return Cadence(name, "end")
+            return model.Cadence(name, "end")
         if node.kind == "every_time":
-            return Cadence(name, "seconds", seconds=self._interval(node.children[0].text, node.children[1]))
+            return model.Cadence(name, "seconds", seconds=self._interval(node.children[0].text, node.children[1]))
         scope, first = self.context.scope, node.find("first")
         numbers = [child for child in node.children[1:] if child is not first]
         every = scope.count(numbers[0]) if numbers else 1
         unit: Literal["steps", "epochs"] = "steps" if node.kind == "every_steps" else "epochs"
-        return Cadence(name, unit, every, scope.count(first.only_child) if first else 0)
+        return model.Cadence(name, unit, every, scope.count(first.only_child) if first else 0)
 
     def _interval(self, name: str, node: SyntaxNode) -> float:
         """Return the seconds of `every 30 s`; E111 for a number without a unit, E113 for 0."""

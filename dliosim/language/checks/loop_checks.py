@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dliosim.language.checks import access_checks, checkpoint_checks, external_readers
+from dliosim.language.checks import access_checks, checkpoint_checks
 from dliosim.language.diagnostics import Label
 from dliosim.language.settings.block_settings import Settings
 from dliosim.language.syntax.declarations import WITHOUT_DATA
-from dliosim.model import Convert, Dataset, Loop
-from dliosim.model.epoch_size import (
-    LARGEST_TABLE,
-    files_in_table,
-    has_order_dependent_shards,
-    ranges_of_sample,
-    shard_bounds,
-    steps_of_epoch,
-)
+from dliosim.model import Convert, Dataset, Loop, epoch_size
 from dliosim.readable import count
 from dliosim.units import format_bytes
 
@@ -31,12 +23,12 @@ def check_loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings)
     _check_decode(settings, loop, dataset, data)
     access_checks.check_memory_cache(settings, access, dataset, data)
     if access.through == "library":
-        external_readers.check_library(settings, access, dataset, data)
+        access_checks.check_library(settings, access, dataset, data)
     else:
         access_checks.check_alignment(settings, loop, dataset, data)
         access_checks.check_engine(settings, access)
         access_checks.check_hints(settings, access)
-    external_readers.check_plugin(settings, access)
+    access_checks.check_plugin(settings, access)
     access_checks.check_communicator(settings, access, dataset, data)
     before = len(settings.context.found)
     _check_plan_size(settings, loop, dataset, data)
@@ -87,21 +79,21 @@ def _check_columns(settings: Settings, loop: Loop, dataset: Dataset, data: Setti
 
 def _check_plan_size(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
     """Report E113 for a step or an order of files whose plan does not fit into a rank's memory."""
-    pieces = ranges_of_sample(loop, dataset)
-    if loop.batch * pieces > LARGEST_TABLE:
+    pieces = epoch_size.ranges_of_sample(loop, dataset)
+    if loop.batch * pieces > epoch_size.LARGEST_TABLE:
         labels = settings.labels("batch", f"samples of a rank and step: {loop.batch:_}", "1 sample (the default batch)")
         message = f"a step of `{loop.name}` would have {loop.batch:_} samples"
         if pieces > 1:
             labels += settings.labels("transfer", "cuts samples into calls")
             labels += data.labels("chunk", "cuts samples into pieces") + data.labels("datasets", "parts of a sample")
             message = f"a step of `{loop.name}` would take some {loop.batch * pieces:_} calls"
-        settings.report("E113", message, f"at most {LARGEST_TABLE:_}, on each rank", labels)
-    files = files_in_table(loop, dataset, settings.context.scope.job.ranks)
-    if files > LARGEST_TABLE:
+        settings.report("E113", message, f"at most {epoch_size.LARGEST_TABLE:_}, on each rank", labels)
+    files = epoch_size.files_in_table(loop, dataset, settings.context.scope.job.ranks)
+    if files > epoch_size.LARGEST_TABLE:
         settings.report(
             "E113",
             f"`{loop.name}` goes through too many files",
-            f"at most {LARGEST_TABLE:_} on each rank",
+            f"at most {epoch_size.LARGEST_TABLE:_} on each rank",
             ("shard" if loop.shard == "by file" else "shuffle", f"each rank needs a table of {files:_} files"),
             data.layout_labels(f"{dataset.layout.files:_} files"),
         )
@@ -220,7 +212,7 @@ def _check_shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settin
             data.layout_labels(files, f"{files} (the default layout)"),
         )
         return 0
-    if has_order_dependent_shards(loop, dataset):
+    if epoch_size.has_order_dependent_shards(loop, dataset):
         settings.report(
             "E215",
             f"`shard by file` of shuffled files in `{loop.name}`, and these are of different lengths",
@@ -230,10 +222,10 @@ def _check_shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settin
             data.labels("from files", "which hold different numbers of samples"),
         )
         return 0
-    steps = steps_of_epoch(loop, dataset, ranks)
+    steps = epoch_size.steps_of_epoch(loop, dataset, ranks)
     if steps:
         return steps
-    fewest = shard_bounds(loop, dataset, ranks)[0]
+    fewest = epoch_size.shard_bounds(loop, dataset, ranks)[0]
     samples = "from files" if dataset.source else "samples"
     by_sample = loop.shard == "by sample"
     label = f"{loop.batch} per rank and step, and a rank has {count(fewest, 'sample')}"

@@ -12,18 +12,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from dliosim.language.diagnostics import (
-    Attempt,
-    Diagnostic,
-    Label,
-    Mistake,
-    ReportedMistake,
-    TooManyMistakes,
-    collect,
-    join_hints,
-    mistake,
-    suggest_word,
-)
+from dliosim.language import diagnostics
 from dliosim.language.settings.phrases import read_phrase
 from dliosim.language.source import SourceText, Span
 from dliosim.language.syntax import declarations
@@ -48,11 +37,11 @@ class CompileContext:
     #: evaluates phrases
     scope: Scope
     #: all findings so far, warnings included
-    found: list[Diagnostic] = field(default_factory=list)
+    found: list[diagnostics.Diagnostic] = field(default_factory=list)
     #: names of the nouns that a line refers to
     used: set[str] = field(default_factory=set)
 
-    def report(self, error: Mistake, at: Span | None = None) -> None:
+    def report(self, error: diagnostics.Mistake, at: Span | None = None) -> None:
         """Collect a mistake; if its place is outside the statement `at`, show that statement too.
 
         A name that is missing because a file could not be read is not reported.
@@ -60,24 +49,24 @@ class CompileContext:
         finding = error.diagnostic
         if finding.code in ("E101", "E104", "E105") and self.document.incomplete:
             return
-        if isinstance(error, ReportedMistake):
+        if isinstance(error, diagnostics.ReportedMistake):
             return
         if at is not None and finding.labels:
             here = finding.labels[0].span
             if here.source is not at.source or not at.start <= here.start <= at.end:
-                labels = (*finding.labels, Label(at, "used here"))
+                labels = (*finding.labels, diagnostics.Label(at, "used here"))
                 finding = replace(finding, labels=labels)
-        collect(self.found, finding)
+        diagnostics.collect(self.found, finding)
 
     @contextmanager
-    def reporting(self, at: Span | None = None, attempt: Attempt | None = None) -> Iterator[None]:
+    def reporting(self, at: Span | None = None, attempt: diagnostics.Attempt | None = None) -> Iterator[None]:
         """Collect, as `report` does, a mistake raised in the `with` block; the code after it still runs.
 
         `attempt` is what the user tried to write there.
         """
         try:
             yield
-        except Mistake as error:
+        except diagnostics.Mistake as error:
             self.report(error.note_attempt(attempt) if attempt else error, at)
 
     def has_errors(self, before: int) -> bool:
@@ -96,15 +85,18 @@ class CompileContext:
             self.used.add(name.text)
             return block
         same = [noun for noun in nouns.values() if noun.kind == kind]
-        listed = f"{_plural_name(kind)} here: {', '.join(sorted(noun.name for noun in same)) or 'none'}"
+        plural = "access methods" if kind == "access" else f"{kind_name(kind)}s"
+        listed = f"{plural} here: {', '.join(sorted(noun.name for noun in same)) or 'none'}"
         if block is not None:
             other, needed = _kind_with_article(block.kind), _kind_with_article(kind)
-            message, more = f"`{name.text}` is {other}, not {needed}", [Label(block.place, other)]
-            raise mistake("E105", message, name.span, f"{needed} is needed here", more=more, hint=listed)
+            message, more = f"`{name.text}` is {other}, not {needed}", [diagnostics.Label(block.place, other)]
+            raise diagnostics.mistake("E105", message, name.span, f"{needed} is needed here", more=more, hint=listed)
         if not same:
             listed = f"{listed}; `{kind} {name.text} {{` above begins the block that defines it"
-        hint = join_hints(suggest_word(name.text, (noun.name for noun in same)), listed)
-        raise mistake("E101", f"unknown {kind_name(kind)} `{name.text}`", name.span, "not defined", hint=hint)
+        hint = diagnostics.join_hints(diagnostics.suggest_word(name.text, (noun.name for noun in same)), listed)
+        raise diagnostics.mistake(
+            "E101", f"unknown {kind_name(kind)} `{name.text}`", name.span, "not defined", hint=hint
+        )
 
 
 @dataclass(slots=True)
@@ -128,8 +120,8 @@ class Settings:
 
     def check_off(self, head: str) -> None:
         """Report E102 if a repeated setting is `off` and has other lines, too."""
-        off = [Label(line.phrase, "off") for line in self.lines if line.head == head and line.is_off]
-        others = [Label(line.phrase, "but this is not") for line in self.all_lines(head)]
+        off = [diagnostics.Label(line.phrase, "off") for line in self.lines if line.head == head and line.is_off]
+        others = [diagnostics.Label(line.phrase, "but this is not") for line in self.all_lines(head)]
         if off and others:
             self.report("E102", f"`{head} off` with another `{head}` line", "", [off[0], others[0]])
 
@@ -157,7 +149,7 @@ class Settings:
     def convert(self, line: Setting, convert: Callable[[SyntaxNode], T], default: T) -> T:
         """Return the value of one line, or the default if it has a mistake, which is reported."""
         accepts = partial(self._is_readable, line, convert)
-        with self.context.reporting(line.phrase, Attempt(line.head, self.block.kind, line.phrase, accepts)):
+        with self.context.reporting(line.phrase, diagnostics.Attempt(line.head, self.block.kind, line.phrase, accepts)):
             return convert(self.parse_line(line))
         return default
 
@@ -170,7 +162,7 @@ class Settings:
             if not made.is_off:
                 convert(self.parse_line(made))
             return len(found) == before
-        except (Mistake, TooManyMistakes):
+        except (diagnostics.Mistake, diagnostics.TooManyMistakes):
             return False
         finally:
             del found[before:]
@@ -186,35 +178,37 @@ class Settings:
                 missing = " and no ".join(f"`{head}`" for head in heads)
                 lines = " or ".join(f"`{head} …`" for head in heads)
                 message, place = f"`{self.block.title}` has no {missing}", self.block.place
-                line = Attempt(heads[0], self.block.kind, place, missing="add `{}`, with the value that you need")
-                self.context.report(mistake("E003", message, place, f"needs a line {lines}", attempt=line))
+                line = diagnostics.Attempt(
+                    heads[0], self.block.kind, place, missing="add `{}`, with the value that you need"
+                )
+                self.context.report(diagnostics.mistake("E003", message, place, f"needs a line {lines}", attempt=line))
 
     def setting_span(self, head: str) -> Span:
         """Return the place of a setting, or of the block where the default counts."""
         line = self.find_line(head)
         return self.block.place if line is None else line.phrase
 
-    def report(self, code: str, message: str, hint: str, *places: tuple[str, ...] | list[Label]) -> None:
+    def report(self, code: str, message: str, hint: str, *places: tuple[str, ...] | list[diagnostics.Label]) -> None:
         """Collect a finding; a place is labels, or the arguments of `labels`. The first one is the wrong place."""
         labels = [label for place in places for label in (self.labels(*place) if isinstance(place, tuple) else place)]
-        self.context.found.append(Diagnostic(code, message, tuple(labels), (hint,) if hint else ()))
+        self.context.found.append(diagnostics.Diagnostic(code, message, tuple(labels), (hint,) if hint else ()))
 
-    def layout_labels(self, text: str, by_default: str = "") -> list[Label]:
+    def layout_labels(self, text: str, by_default: str = "") -> list[diagnostics.Label]:
         """Return labels for the layout of a data set, or for the files that exist already."""
         return self.labels("layout" if self.find_line("from files") is None else "from files", text, by_default)
 
-    def labels(self, head: str, text: str, by_default: str = "") -> list[Label]:
+    def labels(self, head: str, text: str, by_default: str = "") -> list[diagnostics.Label]:
         """Return labels for a setting: at its phrase, and at the parameter that gives the phrase.
 
         If the default counts, the label is at the block, with the text `by_default`.
         """
         line = self.find_line(head)
         if line is None:
-            return [Label(self.block.place, by_default or text)]
-        labels = [Label(line.phrase, text)]
+            return [diagnostics.Label(self.block.place, by_default or text)]
+        labels = [diagnostics.Label(line.phrase, text)]
         param = self.context.document.params.get(line.phrase.text[1:]) if line.phrase.text.startswith("$") else None
         if param is not None:
-            labels.append(Label(param.value, f"the value of `{line.phrase.text}`"))
+            labels.append(diagnostics.Label(param.value, f"the value of `{line.phrase.text}`"))
         return labels
 
 
@@ -247,10 +241,6 @@ def kind_name(kind: str) -> str:
 
 def _kind_with_article(kind: str) -> str:
     return f"an {kind}" if kind == "access" else f"a {kind_name(kind)}"
-
-
-def _plural_name(kind: str) -> str:
-    return "access methods" if kind == "access" else f"{kind_name(kind)}s"
 
 
 @dataclass(slots=True)

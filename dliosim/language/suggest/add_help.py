@@ -5,9 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -18,9 +17,7 @@ from dliosim.language.settings.setting_overlay import blocks_by_name
 from dliosim.language.source import COMMAND_LINE, SourceText, Span
 from dliosim.language.suggest import synonyms
 from dliosim.language.suggest.lines import HOMES, find_phrases, is_statement, list_phrases, mend_line
-from dliosim.language.suggest.slips import mend
-from dliosim.language.suggest.synonyms import NUMBERS_OF_JOB, find_entry, spell_key
-from dliosim.language.suggest.typed import fill_names, quote_pair, quote_value, write_all, write_line
+from dliosim.language.suggest.slips import fill_names, mend, quote_pair, quote_value, write_all, write_line
 from dliosim.language.syntax.ast import Document, Param, follow_reference
 
 
@@ -63,7 +60,7 @@ def _list_homes(given: str, blocks: Mapping[str, str]) -> list[str]:
 #: What a file is, by what its first lines look like; the first that fits.
 _LOOKS: Final = (
     ("JSON", r"\s*[{\[]\s*(\"|[{\[]|$)"),
-    ("a file of sections, as fio and TOML have,", r"\s*\[[\w.\"-]+\]\s*$"),
+    ("a file of sections, as fio and TOML have", r"\s*\[[\w.\"-]+\]\s*$"),
     ("XML", r"\s*<"),
     ("Python", r"\s*(import|from|def|class)\s+\w+"),
     ("a script of a shell", r"#!"),
@@ -85,16 +82,13 @@ def explain_foreign(source: SourceText) -> Diagnostic | None:
     begin = "a pattern begins with `dlio 1` and `workload NAME`; `dliosim patterns` says where there are whole ones"
     dlio = "a file of DLIO is read where its name ends in `.yaml`; else " if kind == "YAML" else ""
     here = source.span(place, place + len(first)).trim()
-    message = f"this file is {kind}".rstrip(",") + ", and no pattern"
-    return mistake("E005", message, here, "not a pattern", hint=f"{dlio}{begin}").diagnostic
+    return mistake("E005", f"this file is {kind}, and no pattern", here, "not a pattern", hint=dlio + begin).diagnostic
 
 
 #: Mistakes in phrases that other phrases mend: unknown units, what cannot be read, wrong dimensions, and domains.
 _MENDABLE: Final = ("E002", "E003", "E111", "E113")
 #: Words for the library of a format, which is no api but a way `through` it.
 _LIBRARIES: Final = ("h5py", "hdf5", "pyarrow", "parquet", "tensorflow", "tfrecord", "numpy", "pillow", "library")
-_MOST_FORMS: Final = 4  # that are shown
-_LOOKED_AT: Final = 1000  # entries of a folder
 
 
 def add_help(found: Iterable[Diagnostic], document: Document | None) -> list[Diagnostic]:
@@ -105,7 +99,8 @@ def add_help(found: Iterable[Diagnostic], document: Document | None) -> list[Dia
 
 def _answer(one: Diagnostic, document: Document) -> Diagnostic:
     attempt = one.attempt
-    if one.code == "E101" and (name := find_entry(one.labels[0].span.text.partition("$")[2], NUMBERS_OF_JOB)):
+    word = one.labels[0].span.text.partition("$")[2] if one.code == "E101" else ""
+    if name := synonyms.find_entry(word, synonyms.NUMBERS_OF_JOB):
         return replace(one, help=(f"did you mean `{name}`? {re.sub('^did.*[?] ', '', ''.join(one.help))}",))
     if one.file and _holds_data(path := Path(re.sub(r"(:\d+)+$", "", one.file))):
         line = f"`dliosim new mine --from {shlex.quote(str(path))}` writes one"
@@ -128,7 +123,7 @@ def _holds_data(path: Path) -> bool:
     """Return whether a path is a file and no pattern, or a folder with files at any depth."""
     try:
         is_data = path.is_file() and path.suffix != ".dlio"
-        return is_data or any(below.is_file() for below in islice(path.rglob("*"), _LOOKED_AT))
+        return is_data or any(below.is_file() for below in islice(path.rglob("*"), 1000))
     except (OSError, ValueError):  # the name cannot be opened, or the folder not be read
         return False
 
@@ -136,19 +131,14 @@ def _holds_data(path: Path) -> bool:
 def _find_value(one: Diagnostic, attempt: Attempt, params: Mapping[str, Param]) -> Attempt:
     """Return the attempt at the value of a parameter, if that is what is wrong with a phrase."""
     here, accepts = one.labels[0].span, attempt.accepts
-    for param in params.values():
-        value = param.value
-        if accepts is None or value.source is not here.source or not value.start <= here.start <= value.end:
-            continue
-        if follow_reference(params, attempt.phrase) is value:
-            return replace(attempt, phrase=value)
-        return Attempt("", "", value, partial(_accepts_within, accepts, attempt.phrase.text, param.name))
-    return attempt
-
-
-def _accepts_within(accepts: Callable[[str], bool], phrase: str, name: str, text: str) -> bool:
-    """Return whether a phrase is accepted with a text in place of a parameter in it."""
-    return accepts(re.sub(rf"\${name}\b", lambda _: f"({text})", phrase))
+    near = (param for param in params.values() if param.value.source is here.source)
+    found = next((param for param in near if param.value.start <= here.start <= param.value.end), None)
+    if accepts is None or found is None:
+        return attempt
+    if follow_reference(params, attempt.phrase) is found.value:
+        return replace(attempt, phrase=found.value)
+    parts = re.split(rf"\${found.name}\b", attempt.phrase.text)
+    return Attempt("", "", found.value, lambda text: accepts(f"({text})".join(parts)))
 
 
 def _answer_phrase(one: Diagnostic, attempt: Attempt, document: Document) -> Diagnostic:
@@ -157,7 +147,7 @@ def _answer_phrase(one: Diagnostic, attempt: Attempt, document: Document) -> Dia
     known = one.help and re.match("(leave|write) `", one.help[0])  # the compiler knows it
     if known or one.code not in _MENDABLE or not (in_domain or re.search("[a-z]-[0-9]", place.text)):
         return one
-    if head == "api" and spell_key(place.text) in _LIBRARIES:
+    if head == "api" and synonyms.spell_key(place.text) in _LIBRARIES:
         before, is_override = place.source.text.partition("api")[0], place.source.name == COMMAND_LINE
         way = f"{before}through=library" if is_override else "through library"
         return replace(one, help=(f"write `{way}`, which reads by the library of the format",))
@@ -173,7 +163,7 @@ def _answer_phrase(one: Diagnostic, attempt: Attempt, document: Document) -> Dia
     shown = [form for form in forms if accepts(form)] or forms
     if head == "expect":
         shown = [form for form in shown if form.split()[0] == place.text.split(" ")[0]] or shown
-    lines = write_all([write_line(place, form) for form in shown[:_MOST_FORMS]]) if shown and in_domain else ""
+    lines = write_all([write_line(place, form) for form in shown[:4]]) if shown and in_domain else ""
     if not lines or (one.help and one.help[0].startswith("did you mean `")):
         return one
     return replace(one, help=(*(one.help if one.code != "E111" else ()), f"it is written as {lines}"))

@@ -9,8 +9,7 @@ from typing import Final
 from dliosim.language.diagnostics import Attempt
 from dliosim.language.source import SourceText, Span
 from dliosim.language.suggest import synonyms
-from dliosim.language.suggest.slips import NO, clean, mend
-from dliosim.language.suggest.typed import fill_names, write_all, write_line, write_singular
+from dliosim.language.suggest.slips import NO, clean, fill_names, mend, write_all, write_line, write_singular
 from dliosim.language.syntax.declarations import BLOCKS, MUST_OPEN, STATEMENTS, list_settings
 from dliosim.model import EXPECTABLE
 from dliosim.units import COUNT, UNITS
@@ -19,11 +18,11 @@ from dliosim.units import COUNT, UNITS
 HOMES: Final = ("dataset", "train", "checkpoint", "model", "access", "infer", "restore", "prepare", "convert")
 #: Phrases of statements that can be typed.
 _FORMS: Final = {
-    "prepare": ("DATASET",), "convert": ("DATASET to DATASET",), "repeat": ("3",), "model": ("NAME transformer",),
-    "pause": ("5 s",), "seed": ("7",), "evaluate": ("every 2 epochs",), "param": ("NAME = 4",), "save": ("CHECKPOINT",),
-    "restore": ("CHECKPOINT", "CHECKPOINT each once", "CHECKPOINT written by 8 ranks"),
-    "workload": ("NAME", 'NAME "what it does"'), "checkpoint": ("NAME",), "dataset": ("NAME",), "access": ("NAME",),
-    "expect": tuple(f"{name} {figure.example}" for name, figure in EXPECTABLE.items()),
+    "prepare": "DATASET", "convert": "DATASET to DATASET", "repeat": "3", "model": "NAME transformer", "pause": "5 s",
+    "seed": "7", "evaluate": "every 2 epochs", "param": "NAME = 4", "save": "CHECKPOINT", "checkpoint": "NAME",
+    "restore": "CHECKPOINT | CHECKPOINT each once | CHECKPOINT written by 8 ranks", "dataset": "NAME", "access": "NAME",
+    "workload": 'NAME | NAME "what it does"',
+    "expect": " | ".join(f"{name} {figure.example}" for name, figure in EXPECTABLE.items()),
 }  # fmt: skip
 
 
@@ -32,7 +31,7 @@ def list_phrases(head: str, kind: str = "") -> tuple[str, ...]:
     for setting in list_settings(BLOCKS[kind], kind) if kind in BLOCKS else ():
         if setting.keyword == head:
             return synonyms.list_forms(setting, kind)
-    return _FORMS.get(head, ())
+    return tuple(_FORMS[head].split(" | ")) if head in _FORMS else ()
 
 
 def is_statement(text: str) -> bool:
@@ -40,10 +39,10 @@ def is_statement(text: str) -> bool:
     head = next((one for one in STATEMENTS if text.startswith(f"{one} ")), text.partition(" ")[0])
     phrase = text[len(head) :].strip()
     if head == "expect" and (figure := EXPECTABLE.get(phrase.split(" ")[0])):  # the grammar does not know its units
-        names = ["%" if unit == "ratio" else unit for unit in figure.units]
+        allowed = [UNITS.get("%" if unit == "ratio" else unit, (0, COUNT))[1] for unit in figure.units]
         unit = re.search(r"[0-9.]+ ?([^\s0-9.]*?)\)*$", phrase)
         given = UNITS.get(unit[1], (0, None if unit[1] else COUNT))[1] if unit else COUNT
-        if "$" not in phrase and given not in [UNITS[name][1] if name in UNITS else COUNT for name in names]:
+        if "$" not in phrase and given not in allowed:
             return False
     rule = {**STATEMENTS, "evaluate": "evaluate"}.get(head)
     return rule is not None and synonyms.is_parsed(rule, phrase) is not None
@@ -59,15 +58,13 @@ def find_phrases(meaning: synonyms.Meaning, rest: str, source: SourceText) -> li
     if re.search("[A-Za-z]", value):
         phrase = re.sub(r"\{\} (B|s|us)\b", "{}", phrase)
     forms = () if phrase else tuple(fill_names(form, source) for form in synonyms.list_forms(setting, meaning.kind))
+    phrase = phrase or "{}"
 
     def accepts(text: str) -> bool:
-        return synonyms.is_readable(setting, text) and ("$" in value + phrase or "$" not in text)
+        written = phrase.replace("{}", text)
+        return synonyms.is_readable(setting, written) and ("$" in value + phrase or "$" not in written)
 
-    def write(text: str) -> str:
-        return (phrase or "{}").replace("{}", text)
-
-    made = [value] if accepts(write(value)) else mend(value, lambda text: accepts(write(text)), forms)
-    return [write(text) for text in made]
+    return [phrase.replace("{}", text) for text in ([value] if accepts(value) else mend(value, accepts, forms))]
 
 
 def mend_line(attempt: Attempt) -> str:
@@ -80,9 +77,8 @@ def mend_line(attempt: Attempt) -> str:
         return _write_setting(found, line)
     homes = [(home, found) for home in HOMES if home != kind and (found := synonyms.find_setting(text, home))]
     word, rest = synonyms.split_words(text, 1)
-    if kind not in BLOCKS and (
-        answer := _mend_statement(line, "" if not homes or _is_opened(line) else _write_elsewhere(*homes[0], line))
-    ):
+    setting = _write_elsewhere(*homes[0], line) if homes and not _is_opened(line) else ""
+    if kind not in BLOCKS and (answer := _mend_statement(line, setting)):
         return answer
     if kind == "train" and synonyms.find_entry(word, synonyms.STATEMENTS_FOR) == "evaluate {}" and _is_opened(line):
         return f"write `{write_line(line, f'evaluate {clean(rest)}')}`"
@@ -117,13 +113,8 @@ def _mend_statement(line: Span, setting: str) -> str:
     text, source = clean(line.text[:200]), line.source
     word, rest = synonyms.split_words(text, 1)
     known = {synonyms.spell_key(head): head for head in STATEMENTS}
-    made = next(
-        filter(
-            None,
-            (synonyms.find_entry(synonyms.split_words(text, count)[0], synonyms.STATEMENTS_FOR) for count in (3, 2, 1)),
-        ),
-        "",
-    )
+    heads = (synonyms.split_words(text, count)[0] for count in (3, 2, 1))
+    made = next(filter(None, (synonyms.find_entry(head, synonyms.STATEMENTS_FOR) for head in heads)), "")
     assigned = re.match(r"(?:[a-z]+\s+)?([A-Za-z_]\w*)\s*=\s*(.+)", text)
     if made and synonyms.spell_key(word) not in known:
         head = made.partition(" ")[0]

@@ -1,19 +1,20 @@
-"""Typing slips and habits of other languages: texts that a user may have meant by a phrase."""
+"""Texts to type: what a user may have meant by a phrase with slips or habits of other languages, and lines with it."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Final
 
+from dliosim.language.source import COMMAND_LINE, SourceText, Span
 from dliosim.language.syntax.parser import BITS
 from dliosim.units import UNITS
 
 MAX_LENGTH: Final = 80  # of a phrase that is mended
 _MAX_TRIES: Final = 60  # texts that are tried for one mistake
-_SHOWN: Final = 3  # texts that are shown
 
 #: What says nothing in a pattern: it is taken away first.
 _CLEAN: Final = (
@@ -27,28 +28,24 @@ _CLEAN: Final = (
 )
 _NUMBER: Final = r"[0-9][0-9_]*(?:\.[0-9]+)?"
 _AMOUNT: Final = re.compile(rf"\b{_NUMBER}(?: ?(?:[KMGTP]i?B|kB|B|ms|us|s)(?:/s)?\b)?|\$\w+")
-#: Units of bare numbers, without a prefix first, so that no answer multiplies.
-_BASE: Final = ("B", "s", "ms", "samples/s")
-YES: Final = {"true", "yes", "on", "enabled", "enable"}
 NO: Final = {"false", "no", "0", "off", "disabled", "disable", "none", "null", "read", "sequential", "write"}
 #: Units for other words.
 _UNITS: Final = {
-    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"), "msec": "ms",
-    **dict.fromkeys(("usec", "\u00b5s", "\u03bcs"), "us"), **dict.fromkeys(("minute", "minutes", "mins"), "min"),
-    **dict.fromkeys(("hour", "hours", "hr"), "h"), **dict.fromkeys(("byte", "bytes"), "B"), "percent": "%",
+    "sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "\u00b5s": "us",
+    "\u03bcs": "us", "minute": "min", "minutes": "min", "mins": "min", "hour": "h", "hours": "h", "hr": "h",
+    "byte": "B", "bytes": "B", "percent": "%", "m": "min | ms | MiB | MB",
 }  # fmt: skip
-#: The words of the language for words of phrases.
+#: The words of the language for words of phrases, the most likely first.
 _WORDS: Final = {
-    "process": ("rank",), "processes": ("ranks",), "gpu": ("rank",), "gpus": ("ranks",), "iterations": ("steps",),
-    "global": ("total", "globally"), "random": ("samples globally each epoch", "uniform"), "single": ("shared file",),
-    "shared": ("shared file",),
-    "mpiio": ("mpi-independent", "mpi-collective"), "mpi": ("mpi-independent", "mpi-collective"),
-    "collective": ("mpi-collective",), "independent": ("mpi-independent",), "gaussian": ("normal",), "gz": ("gzip",),
-    "tfrecords": ("tfrecord",), "webdataset": ("tar",), "numpy": ("npy", "npz"), "h5": ("hdf5",), "jpg": ("jpeg",),
-    "float": ("float32",), "double": ("float64",), "half": ("float16",), "int": ("int32",), "float16": ("fp16",),
-    "float32": ("fp32",), "bfloat16": ("bf16",), "au": ("utilization",), "bandwidth": ("throughput",),
-    "iops": ("throughput",), "latency": ("p99",), "libaio": ("queued",), "io_uring": ("queued",), "psync": ("preadv",),
-    "tp": ("tensor",), "pp": ("pipeline",), "dp": ("data",), "from": ("written by",), "direct": ("off",),
+    "process": "rank", "processes": "ranks", "gpu": "rank", "gpus": "ranks", "iterations": "steps",
+    "global": "total | globally", "random": "samples globally each epoch | uniform", "single": "shared file",
+    "shared": "shared file", "mpiio": "mpi-independent | mpi-collective", "mpi": "mpi-independent | mpi-collective",
+    "collective": "mpi-collective", "independent": "mpi-independent", "gaussian": "normal", "gz": "gzip",
+    "tfrecords": "tfrecord", "webdataset": "tar", "numpy": "npy | npz", "h5": "hdf5", "jpg": "jpeg", "float": "float32",
+    "double": "float64", "half": "float16", "int": "int32", "float16": "fp16", "float32": "fp32", "bfloat16": "bf16",
+    "au": "utilization", "bandwidth": "throughput", "iops": "throughput", "latency": "p99", "libaio": "queued",
+    "io_uring": "queued", "psync": "preadv", "tp": "tensor", "pp": "pipeline", "dp": "data", "from": "written by",
+    "direct": "off",
 }  # fmt: skip
 
 
@@ -75,14 +72,14 @@ def mend(text: str, accepts: Callable[[str], bool], forms: Iterable[str] = ()) -
         for group in (group for one in tried for group in slip(one, forms)):
             new = [one for one in dict.fromkeys(group) if one not in (text, *tried, *made) and len(one) <= MAX_LENGTH]
             if good := [one for one in new[: _MAX_TRIES - len(made)] if accepts(one)]:
-                return good[:_SHOWN]
+                return good[:3]
             made += new
         tried = [*tried, *made][:_MAX_TRIES]
     return []
 
 
 def _mend_switch(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
-    if text.lower() in YES:
+    if text.lower() in ("true", "yes", "on", "enabled", "enable"):
         yield from (("on",), [form for form in forms if form != "off"][:1])
     elif text.lower() in NO:
         yield ("off", "0")
@@ -116,12 +113,10 @@ def _mend_unit(text: str, _: tuple[str, ...]) -> Iterator[Iterable[str]]:
 
 def list_units(word: str) -> list[str]:
     """Return the units that a word may mean: one, or two if it may be a power of 10 or of 2."""
-    if word == "m":
-        return ["min", "ms", "MiB", "MB"]
     if BITS.fullmatch(word):
         return []
     if word in _UNITS:
-        return [_UNITS[word]]
+        return _UNITS[word].split(" | ")
     per_second = re.fullmatch(r"(.*?)(?:/s|ps)", word)
     if per_second and word not in UNITS:
         return [f"{unit}/s" for unit in list_units(per_second[1]) if f"{unit}/s" in UNITS]
@@ -137,9 +132,10 @@ def list_units(word: str) -> list[str]:
 def _mend_words(text: str, _: tuple[str, ...]) -> Iterator[Iterable[str]]:
     for word in re.findall(r"[A-Za-z][\w-]*", text)[:8] if '"' not in text else ():
         key = word.lower().replace("mpi-io", "mpiio")
-        made = [re.sub(rf"\b{re.escape(word)}\b", better, text) for better in _WORDS.get(key, ())]
+        others = _WORDS[key].split(" | ") if key in _WORDS else ()
+        made = [re.sub(rf"\b{re.escape(word)}\b", better, text) for better in others]
         yield [re.sub(r"\b([a-z]\w*) \1\b", r"\1", one) for one in made]  # `latency p99` says it twice
-    yield (re.sub(r"[A-Za-z]\w*", lambda word: _WORDS.get(word[0].lower(), (word[0],))[0], text),)
+    yield (re.sub(r"[A-Za-z]\w*", lambda word: _WORDS.get(word[0].lower(), word[0]).partition(" | ")[0], text),)
 
 
 def _mend_reference(text: str, _: tuple[str, ...]) -> Iterator[Iterable[str]]:
@@ -161,8 +157,7 @@ def _mend_signs(text: str, _: tuple[str, ...]) -> Iterator[Iterable[str]]:
     yield (re.sub(r"[\"']", "", text),)
     if re.fullmatch(r"'?[\w./*:-]+'?", text):
         yield (f'"{text.strip(chr(39)).rstrip("/")}"',)
-    for pattern, plain in _SIGNS:
-        yield (re.sub(pattern, plain, text),)
+    yield from ((re.sub(pattern, plain, text),) for pattern, plain in _SIGNS)
     if name := re.match(r"\"[\w -]+\"$|[A-Za-z]\w*(?:-\w+)+", text):
         yield (re.sub(r"\W+", "_", name[0]).strip("_") + text[name.end() :],)
 
@@ -179,12 +174,12 @@ _SIGNS: Final = (
 
 def _complete(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     """Yield a text with a unit, or a form with its numbers."""
-    bare = re.search(rf"(?:^| )({_NUMBER})$", text)
-    if bare:
+    if bare := re.search(rf"(?:^| )({_NUMBER})$", text):
         share = float(bare[1].replace("_", ""))
         yield (f"{text[: bare.start(1)]}{share * (100 if share < 1 else 1):g} %",)
     yield _fill_amounts(text, forms)
-    yield [f"{text} {unit}" for unit in _BASE if bare]
+    # Units without a prefix come first, so that no answer multiplies.
+    yield [f"{text} {unit}" for unit in ("B", "s", "ms", "samples/s") if bare]
 
 
 def _fill_amounts(text: str, forms: tuple[str, ...]) -> Iterator[str]:
@@ -210,3 +205,49 @@ _SLIPS: Final = (
     _mend_switch, _mend_comparison, _mend_unit, _mend_number, _mend_words, _mend_signs, _mend_product, _spell,
     _complete, _mend_reference,
 )  # fmt: skip
+
+
+def write_all(lines: Sequence[str]) -> str:
+    """Return `LINE`, `LINE` or `LINE`, with singular units after 1."""
+    quoted = [f"`{write_singular(line)}`" for line in dict.fromkeys(lines)]
+    return f"{', '.join(quoted[:-1])} or {quoted[-1]}" if len(quoted) > 1 else quoted[0]
+
+
+def write_singular(text: str) -> str:
+    """Return a text with singular units after 1."""
+    return re.sub(r"(?<![\w.])1 (batch(?=es)|rank|step|epoch|file|folder|target|sample)e?s\b", r"1 \1", text)
+
+
+def write_line(place: Span, text: str) -> str:
+    """Return the line of a place with another text there, or the `-D` with another value."""
+    line, column = place.source.position(place.start)
+    whole = place.source.line(line)
+    before, after = whole[: column - 1], whole[column - 1 + place.end - place.start :]
+    if place.source.name == COMMAND_LINE:
+        return f"{before.strip()}{quote_value(text)}"
+    after = re.match(r'(?:[^#"]|"[^"]*")*', after)[0] if after else ""  # type: ignore[index]  # it matches nothing, too
+    return " ".join(f"{before} {text}{after}".split()) if before.strip() or after.strip() else text
+
+
+def quote_pair(name: str, value: str) -> str:
+    """Return NAME=VALUE quoted for a shell."""
+    return f'"{name}={value}"' if " " in name and not set(value) & {'"', "$"} else f"{name}={quote_value(value)}"
+
+
+def quote_value(value: str) -> str:
+    """Return a value quoted for a shell."""
+    if '"' in value or "$" in value:
+        return shlex.quote(value)
+    return f'"{value}"' if re.search(r"[^\w.%/:-]", value) else value
+
+
+def fill_names(text: str, source: SourceText) -> str:
+    """Return a text with a pattern's names and phrases in place of the words in capitals; unknown ones stay."""
+    found = re.search(r"^\s*(?:layout|num_files\w*)\s*[:=]?\s*(\d+)", source.text, re.MULTILINE)
+    text = text.replace("FILES", found[1] if found else "64").replace("FILE", source.file or "FILE")
+    found = re.search(r"^\s*shape\s+([^#\n{}]*?)\s*(?:\bof\b.*)?$", source.text, re.MULTILINE)
+    text = text.replace("SHAPE", found[1] if found else "224 x 224 x 3")
+    for kind in ("dataset", "checkpoint", "access"):
+        if found := re.search(rf"^\s*{kind}\s+([A-Za-z_]\w*)(?![\w-])[^\n{{#]*\n?\s*{{", source.text, re.MULTILINE):
+            text = re.sub(rf"\b{kind.upper()}\b", found[1], text)
+    return text

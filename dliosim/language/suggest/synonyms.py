@@ -21,16 +21,13 @@ from dliosim.language.source import SourceText
 from dliosim.language.syntax.declarations import BLOCKS, TOKEN, Declaration, find_rule, list_settings
 from dliosim.language.syntax.parser import SyntaxNode, parse
 from dliosim.plugins import APIS
-from dliosim.units import COUNT, FREQUENCY, RATE, SIZE, TIME, UNITS
+from dliosim.units import COUNT, FREQUENCY, RATE, SIZE, TIME, UNITS, Dimension
 
-_EXAMPLES: Final = {
-    "COUNT": "4", "SIZE": "1 MiB", "TIME": "10 ms", "PACE": "2 GB/s", "SIZES": "1 MB", "TIMES": "20 ms",
-    "RATE": "6 GB/s", "OPENS": "80_000 opens/s", "NUMBER": "2.1", "NAME": "NAME", "PATH": '"data/train"',
-}  # fmt: skip
-
-_DIMENSIONS: Final = {
-    "COUNT": (COUNT,), "NUMBER": (COUNT,), "SIZE": (SIZE,), "TIME": (TIME,), "PACE": (TIME, RATE), "RATE": (RATE,),
-    "OPENS": (FREQUENCY,),
+#: What phrases have in capitals: an example that can be typed, and the dimensions that it may have.
+_VALUES: Final[dict[str, tuple[str, tuple[Dimension, ...]]]] = {
+    "COUNT": ("4", (COUNT,)), "SIZE": ("1 MiB", (SIZE,)), "TIME": ("10 ms", (TIME,)), "PACE": ("2 GB/s", (TIME, RATE)),
+    "NUMBER": ("2.1", (COUNT,)), "SIZES": ("1 MB", (SIZE,)), "TIMES": ("20 ms", (TIME,)), "RATE": ("6 GB/s", (RATE,)),
+    "OPENS": ("80_000 opens/s", (FREQUENCY,)), "NAME": ("NAME", ()), "PATH": ('"data/train"', ()),
 }  # fmt: skip
 
 #: Words for statements, by what to write; `{}` is what stands behind the word.
@@ -88,11 +85,8 @@ class Meaning:
 def find_setting(words: str, kind: str) -> tuple[Meaning, str] | None:
     """Return the setting of a kind of block that a line means, and the rest of the line, its phrase."""
     known = list_meanings(kind)
-    for count in (3, 2, 1):
-        head, rest = split_words(words, count)
-        if spell_key(head) in known:
-            return known[spell_key(head)], rest
-    return None
+    heads = (split_words(words, count) for count in (3, 2, 1))
+    return next(((known[spell_key(head)], rest) for head, rest in heads if spell_key(head) in known), None)
 
 
 def suggest_setting(words: str, kind: str) -> tuple[Meaning, str] | None:
@@ -103,7 +97,6 @@ def suggest_setting(words: str, kind: str) -> tuple[Meaning, str] | None:
         near = difflib.get_close_matches(spell_key(head)[:64], known, n=1, cutoff=0.78)
         if head and near:
             return known[near[0]], rest
-    head, rest = split_words(words, 1)
     parts = [same for part in re.split(r"[_.-]", head.lower())[::-1] for same in (part, part + "s", part[:-1])]
     return next(((known[same], rest) for same in parts if len(same) > 2 and same in known), None)
 
@@ -121,9 +114,8 @@ def spell_key(word: str) -> str:
 
 def split_words(text: str, count: int) -> tuple[str, str]:
     """Return the first words of a line, and the rest after them; empty texts if the line begins otherwise."""
-    found = re.match(
-        rf"[\"'+(.\s-]*([A-Za-z][\w.-]*(?:\s+[A-Za-z][\w-]*){{{count - 1}}})(?![\w-])[\"')]*\s*[:=]?\s*", text
-    )
+    words = rf"[A-Za-z][\w.-]*(?:\s+[A-Za-z][\w-]*){{{count - 1}}}"
+    found = re.match(rf"[\"'+(.\s-]*({words})(?![\w-])[\"')]*\s*[:=]?\s*", text)
     return (found[1], text[found.end() :]) if found else ("", "")
 
 
@@ -150,13 +142,10 @@ def _read_tables(kind: str) -> dict[str, tuple[tuple[str, ...], tuple[tuple[str,
             first, *lines = entry.split("\n")
             keyword, _, forms = first.partition(": ")
             if keyword in keywords and keyword not in found:
-                pairs = [(word, line.partition(" -> ")[2]) for line in lines for word in _split_list(line)]
+                said = [line.strip().partition(" -> ")[::2] for line in lines]
+                pairs = ((word, phrase) for words, phrase in said for word in words.split(", "))
                 found[keyword] = tuple(forms.split(" | ") if forms else ()), tuple(pairs)
     return found
-
-
-def _split_list(line: str) -> list[str]:
-    return line.strip().partition(" -> ")[0].split(", ")
 
 
 # ---- phrases ------------------------------------------------------------------------------------------------------
@@ -167,15 +156,14 @@ def list_forms(setting: Declaration, kind: str) -> tuple[str, ...]:
     declared = _read_tables(kind).get(setting.keyword, ((), ()))[0]
     if declared or setting.phrase.rule:
         return declared
-    short = [re.sub(r"\s*\[.*\]", "", one.text) for one in setting.alternatives]
-    texts = [text for pair in zip(short, (one.text for one in setting.alternatives), strict=True) for text in pair]
+    texts = [text for one in setting.alternatives for text in (re.sub(r"\s*\[.*\]", "", one.text), one.text)]
     return tuple(dict.fromkeys(" ".join(TOKEN.sub(_example, re.sub(r"[\[\]]", "", text)).split()) for text in texts))
 
 
 def _example(token: re.Match[str]) -> str:
     if token["high"] and int(token["high"]) < 4:
         return token["high"]
-    return _EXAMPLES[token["value"]] if token["value"] else f"{token['word']}{token['plural'] or ''}"
+    return _VALUES[token["value"]][0] if token["value"] else f"{token['word']}{token['plural'] or ''}"
 
 
 def is_parsed(rule: str, text: str) -> SyntaxNode | None:
@@ -191,6 +179,6 @@ def is_readable(setting: Declaration, text: str) -> bool:
     amount = re.fullmatch(r"[0-9][0-9_.]* ?([^\s0-9]*)", text)
     if amount and not setting.phrase.rule and amount[1] in ("", *UNITS):
         given = UNITS[amount[1]][1] if amount[1] else COUNT
-        if not any(given in allowed for kind, allowed in _DIMENSIONS.items() if kind in setting.phrase.text):
+        if not any(given in allowed for kind, (_, allowed) in _VALUES.items() if kind in setting.phrase.text):
             return False
     return text in APIS if setting.keyword == "api" else is_parsed(find_rule(setting), text) is not None

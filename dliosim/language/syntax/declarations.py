@@ -99,17 +99,14 @@ def _read_fields(owner: type) -> tuple[Declaration, ...]:
     shared: list[Declaration] = []
     for field, hint in get_type_hints(owner, include_extras=True).items():
         phrase = next((extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Phrase)), None)
-        types = _list_types(hint.__origin__ if phrase else hint)
+        plain = hint.__origin__ if phrase else hint
+        types = get_args(plain) if get_origin(plain) in (Literal, Union, UnionType) else (plain,)
         if phrase:
             own.append(Declaration(phrase.keyword or field, field, owner, phrase, types))
         if phrase is None or phrase.text != "NAME":  # a name stands for a block of its own
             inner = (one for each in types if is_dataclass(each) for one in _read_fields(each))  # type: ignore[arg-type]
             (own if phrase else shared).extend(replace(one, inside=field) for one in inner)
     return (*own, *shared)
-
-
-def _list_types(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Literal, Union, UnionType) else (hint,)
 
 
 LOOPS: Final = ("train", "evaluate", "infer")

@@ -12,10 +12,8 @@ from typing import Final
 
 from dliosim.language.diagnostics import Attempt, Diagnostic, Mistake, collect, mistake
 from dliosim.language.source import MAX_BYTES, SourceText, Span, UnreadableFile, find_source, read_source
-from dliosim.language.syntax import declarations
-from dliosim.language.syntax.ast import Document, Param, PatternBlock, Setting, first_word, split_head
+from dliosim.language.syntax import ast, declarations
 from dliosim.language.syntax.block_splitter import Statement, block_needed, mend_braces, split_statements
-from dliosim.language.syntax.merging import duplicate_mistake, merge_documents
 from dliosim.language.syntax.parser import SyntaxNode, parse
 
 VERSIONS: Final = ("1",)
@@ -50,23 +48,23 @@ class Loader:
     #: all findings so far
     found: list[Diagnostic] = field(default_factory=list)
     #: the main file, once it is read
-    document: Document | None = None
+    document: ast.Document | None = None
     _included: set[str] = field(default_factory=set)
     _room: int = MAX_BYTES
 
-    def load(self, path: Path, keys: Sequence[str] = ()) -> Document:
+    def load(self, path: Path, keys: Sequence[str] = ()) -> ast.Document:
         """Return the document of the main file, of a workload file of DLIO with overrides of its `keys`."""
         try:
             source = self._read_text(path, keys)
         except UnreadableFile as error:
             self.found.append(Diagnostic("E103", f"cannot read the pattern: {error}", file=f"{path}{error.place}"))
-            return Document(SourceText(str(path), ""), incomplete=True)
+            return ast.Document(SourceText(str(path), ""), incomplete=True)
         document = self.document = self._load_file(source, (os.path.realpath(path),))
         self._check_loops(document)
         return document
 
-    def _load_file(self, source: SourceText, chain: tuple[str, ...], *, included: bool = False) -> Document:
-        reading = _FileLoad(self, Document(source), chain, included)
+    def _load_file(self, source: SourceText, chain: tuple[str, ...], *, included: bool = False) -> ast.Document:
+        reading = _FileLoad(self, ast.Document(source), chain, included)
         try:
             statements = _strip_version(source, split_statements(source))
         except Mistake as error:
@@ -76,9 +74,9 @@ class Loader:
             return reading.document
         # `extends` comes first, wherever its line is. A file that both include then belongs to the base: the `set`
         # lines of the base need it, and this file finds it there.
-        for statement in sorted(statements, key=lambda statement: split_head(statement.span, ["extends"]) is None):
+        for statement in sorted(statements, key=lambda statement: ast.split_head(statement.span, ["extends"]) is None):
             self.catch_mistake(lambda statement=statement: reading.take_statement(statement))  # type: ignore[misc]
-        return merge_documents(reading.base, reading.document, self.found)
+        return ast.merge_documents(reading.base, reading.document, self.found)
 
     def _read_text(self, path: Path, keys: Sequence[str] = ()) -> SourceText:
         """Return the text of a file, within the bytes that are left; raise UnreadableFile."""
@@ -93,7 +91,7 @@ class Loader:
         except Mistake as error:
             collect(self.found, error.diagnostic)
 
-    def open_document(self, quoted: Span, chain: tuple[str, ...], *, included: bool) -> Document | None:
+    def open_document(self, quoted: Span, chain: tuple[str, ...], *, included: bool) -> ast.Document | None:
         """Return the document of an included or extended file; None if it is included already."""
         path = find_source(Path(quoted.source.name).parent, quoted.text[1:-1])
         name = str(path)
@@ -112,12 +110,12 @@ class Loader:
         self._included.add(real)
         return self._load_file(source, (*chain, real), included=included)
 
-    def _check_loops(self, document: Document) -> None:
+    def _check_loops(self, document: ast.Document) -> None:
         """Report E102 for two loops of one name, and E113 for more than MOST_LOOPS loops.
 
         Files that extend each other may make two such loops together.
         """
-        first: dict[str, PatternBlock] = {}
+        first: dict[str, ast.PatternBlock] = {}
         for number, loop in enumerate(document.loops()):
             if number == MOST_LOOPS:
                 text, hint = f"a pattern has at most {MOST_LOOPS:_} loops", "`repeat N { ... }` does the same again"
@@ -126,22 +124,22 @@ class Loader:
             if other is not loop:
                 place = loop.header["NAME"].span if "NAME" in loop.header else loop.place
                 hint = "give one of them another name" if loop.place.source is not other.place.source else ""
-                collect(self.found, duplicate_mistake("loop", loop.name, place, other.place, hint).diagnostic)
+                collect(self.found, ast.duplicate_mistake("loop", loop.name, place, other.place, hint).diagnostic)
 
 
 def _strip_version(source: SourceText, statements: list[Statement]) -> list[Statement]:
     if not statements:
         hint = "write `dlio 1`, then `workload NAME`; `dliosim patterns` says where there are whole patterns"
         raise mistake("E005", "the file is empty", source.span(0, 0), "expected `dlio 1`", hint=hint)
-    head = split_head(statements[0].span, ["dlio"])
+    head = ast.split_head(statements[0].span, ["dlio"])
     if head is None:
-        word = first_word(statements[0].span)
+        word = ast.first_word(statements[0].span)
         hint = "a pattern begins with `dlio 1` and `workload NAME`; `dliosim patterns` says where there are whole ones"
-        if any(split_head(one.span, ["dlio"]) for one in statements):
+        if any(ast.split_head(one.span, ["dlio"]) for one in statements):
             hint = "move the line `dlio 1` above this one"
         elif re.match(r"(dlio|version)", word.text):
             hint = "write `dlio 1`"
-        elif split_head(statements[0].span, declarations.STATEMENTS):
+        elif ast.split_head(statements[0].span, declarations.STATEMENTS):
             hint = "add a line `dlio 1` above this one"
         raise mistake("E005", "the first statement must be `dlio 1`", word, "expected `dlio 1`", hint=hint)
     if head[2].text not in VERSIONS:
@@ -161,13 +159,13 @@ class _FileLoad:
     #: reads files and collects mistakes
     loader: Loader
     #: what this file says itself
-    document: Document
+    document: ast.Document
     #: real paths of the files that lead to this one
     chain: tuple[str, ...]
     #: True for `include`, False for the main file and `extends`
     included: bool
     #: the document that it extends
-    base: Document | None = None
+    base: ast.Document | None = None
     #: place of its `extends` line
     extends: Span | None = None
     #: loops without a name so far, by keyword
@@ -202,20 +200,20 @@ class _FileLoad:
     def _take_line(self, head: str, place: Span, phrase: Span) -> None:
         document = self.document
         if head == "dlio":
-            raise duplicate_mistake("statement", "dlio", place, document.source.span(0, 0))
+            raise ast.duplicate_mistake("statement", "dlio", place, document.source.span(0, 0))
         if head == "seed":
             if document.seed is not None:
-                raise duplicate_mistake("setting", "seed", place, document.seed.place)
-            document.seed = Setting("seed", place, phrase)
+                raise ast.duplicate_mistake("setting", "seed", place, document.seed.place)
+            document.seed = ast.Setting("seed", place, phrase)
             return
         try:
             node = parse(declarations.STATEMENTS[head], phrase)
         except Mistake:
-            document.broken |= {first_word(phrase).text} if head == "param" else set()
+            document.broken |= {ast.first_word(phrase).text} if head == "param" else set()
             raise
         if head == "workload":
             if document.workload is not None:
-                raise duplicate_mistake("statement", "workload", place, document.workload.span)
+                raise ast.duplicate_mistake("statement", "workload", place, document.workload.span)
             document.workload = node
         elif head == "set":
             document.sets.append((node.children[0].span, node.children[1].span))
@@ -227,20 +225,20 @@ class _FileLoad:
                 document.broken.add(name.text)
                 raise mistake("E003", "a comma behind the value", comma, "the comma is too much")
             if name.text in document.params:
-                raise duplicate_mistake("parameter", name.text, name.span, document.params[name.text].place)
+                raise ast.duplicate_mistake("parameter", name.text, name.span, document.params[name.text].place)
             if name.text in ("ranks", "nodes", "ranks_per_node"):
                 raise mistake("E102", f"`${name.text}` is built in", name.span, "choose another name")
             own = not self.included
-            document.params[name.text] = Param(name.text, name.span, value.span, value.span, domain, own)
+            document.params[name.text] = ast.Param(name.text, name.span, value.span, value.span, domain, own)
         else:
             header = _header(node)
             loop = header["NAME"].text if "NAME" in header else ""
-            block = PatternBlock("expect", f"{header['FIGURE'].text} {loop}", phrase, header)
+            block = ast.PatternBlock("expect", f"{header['FIGURE'].text} {loop}", phrase, header)
             document.expects.append(block)
 
     def _extend(self, place: Span, quoted: Span) -> None:
         if self.extends is not None:
-            raise duplicate_mistake("statement", "extends", place, self.extends)
+            raise ast.duplicate_mistake("statement", "extends", place, self.extends)
         self.extends = place
         base = self._open_file(quoted)
         if base is not None:
@@ -256,14 +254,14 @@ class _FileLoad:
             return
         for name, param in found.params.items():
             if name in self.document.params:
-                raise duplicate_mistake("parameter", name, self.document.params[name].place, param.place)
+                raise ast.duplicate_mistake("parameter", name, self.document.params[name].place, param.place)
             self.document.params[name] = param
         for name, noun in found.nouns.items():
             if name in self.document.nouns:
-                raise duplicate_mistake(noun.kind, name, self.document.nouns[name].place, noun.place)
+                raise ast.duplicate_mistake(noun.kind, name, self.document.nouns[name].place, noun.place)
             self.document.nouns[name] = noun
 
-    def _open_file(self, quoted: Span, *, included: bool = False) -> Document | None:
+    def _open_file(self, quoted: Span, *, included: bool = False) -> ast.Document | None:
         try:
             found = self.loader.open_document(quoted, self.chain, included=included)
         except Mistake:
@@ -277,13 +275,13 @@ class _FileLoad:
     def _take_noun(self, statement: Statement, head: str, phrase: Span) -> None:
         header = _header(parse(head, phrase))
         name = header["NAME"]
-        block = PatternBlock(head, name.text, name.span, header, own=not self.included)
+        block = ast.PatternBlock(head, name.text, name.span, header, own=not self.included)
         if name.text in self.document.nouns:
-            raise duplicate_mistake(head, name.text, name.span, self.document.nouns[name.text].place)
+            raise ast.duplicate_mistake(head, name.text, name.span, self.document.nouns[name.text].place)
         self.document.nouns[name.text] = block
         self._take_settings(block, statement)
 
-    def _build_verb(self, statement: Statement, head: str, place: Span, phrase: Span) -> PatternBlock:
+    def _build_verb(self, statement: Statement, head: str, place: Span, phrase: Span) -> ast.PatternBlock:
         rule = declarations.VERBS.get(head, head)
         # A phrase that may be a parameter (`pause $gap`) is parsed when it is evaluated.
         header = (
@@ -295,13 +293,13 @@ class _FileLoad:
         if head in declarations.LOOPS and not name:
             self.names[head] += 1
             name = head if self.names[head] == 1 else f"{head}{self.names[head]}"
-        block = PatternBlock(head, name, place, header)
+        block = ast.PatternBlock(head, name, place, header)
         if "ranks" in header:  # `restore C written by N ranks` is a line of its block
             written = header["ranks"].span
-            block.layers[-1].append(Setting("written by", written, written))
+            block.layers[-1].append(ast.Setting("written by", written, written))
         if "restored" in header:  # and so is `restore C each once`
             each, (word, _) = header["restored"].span, header["restored"].children
-            block.layers[-1].append(Setting("each", word.span, replace(each, start=word.span.end).trim()))
+            block.layers[-1].append(ast.Setting("each", word.span, replace(each, start=word.span.end).trim()))
         if head == "repeat":
             for inner in statement.body or ():
                 self.loader.catch_mistake(lambda inner=inner: self._add_inner_verb(block, inner))  # type: ignore[misc]
@@ -309,7 +307,7 @@ class _FileLoad:
             self._take_settings(block, statement)
         return block
 
-    def _add_inner_verb(self, block: PatternBlock, statement: Statement) -> None:
+    def _add_inner_verb(self, block: ast.PatternBlock, statement: Statement) -> None:
         head, place, phrase = _split_known_head(statement, declarations.VERBS, "repeat")
         try:
             _check_block(statement, head, place)
@@ -317,13 +315,13 @@ class _FileLoad:
         except Mistake as error:
             raise _note_phrase(error, statement) from None
 
-    def _take_settings(self, block: PatternBlock, statement: Statement) -> None:
+    def _take_settings(self, block: ast.PatternBlock, statement: Statement) -> None:
         for line in statement.body or ():
             before = len(self.loader.found)
             self.loader.catch_mistake(lambda line=line: self._take_setting(block, line))  # type: ignore[misc]
             block.broken |= len(self.loader.found) > before
 
-    def _take_setting(self, block: PatternBlock, line: Statement) -> None:
+    def _take_setting(self, block: ast.PatternBlock, line: Statement) -> None:
         known: dict[str, str] = dict(declarations.SETTINGS[block.kind])
         if block.kind == "train":
             known["evaluate"] = "evaluate"
@@ -339,7 +337,7 @@ class _FileLoad:
             phrase = self._take_inline_model(line, phrase)
         elif line.opened is not None:
             raise _block_mistake(line, head)
-        block.layers[-1].append(Setting(head, place, phrase))
+        block.layers[-1].append(ast.Setting(head, place, phrase))
 
     def _take_inline_model(self, line: Statement, phrase: Span) -> Span:
         """Take a model that a checkpoint describes in its own block; return the place of its name.
@@ -351,17 +349,19 @@ class _FileLoad:
         name = header["NAME"].span
         first = self.document.nouns.get(name.text)
         if first is not None:
-            raise duplicate_mistake(
+            raise ast.duplicate_mistake(
                 "model", name.text, name, first.place, "write `model NAME transformer {`" if unnamed else ""
             )
-        block = self.document.nouns[name.text] = PatternBlock("model", name.text, name, header, own=not self.included)
+        block = self.document.nouns[name.text] = ast.PatternBlock(
+            "model", name.text, name, header, own=not self.included
+        )
         self._take_settings(block, line)
         return name
 
 
 def _note_phrase(error: Mistake, statement: Statement) -> Mistake:
     """Return a mistake in the phrase of a statement with that phrase."""
-    found = split_head(statement.span, [*declarations.STATEMENTS, "evaluate"])
+    found = ast.split_head(statement.span, [*declarations.STATEMENTS, "evaluate"])
     if found is None or error.diagnostic.code not in ("E002", "E003"):
         return error
     return error.note_attempt(Attempt(found[0], "", found[2]))
@@ -374,13 +374,15 @@ def future_keyword(word: str, span: Span) -> Mistake:
 
 
 def _split_known_head(statement: Statement, known: dict[str, str], kind: str) -> tuple[str, Span, Span]:
-    found = split_head(statement.span, known)
+    found = ast.split_head(statement.span, known)
     if found is not None:
         return found
-    word = first_word(statement.span)
+    word = ast.first_word(statement.span)
     if word.text in declarations.RESERVED:
         raise future_keyword(word.text, word)
-    elsewhere = split_head(statement.span, {head for settings in declarations.SETTINGS.values() for head in settings})
+    elsewhere = ast.split_head(
+        statement.span, {head for settings in declarations.SETTINGS.values() for head in settings}
+    )
     if elsewhere is not None and kind != "repeat":
         raise foreign_setting(statement, elsewhere[0], kind, elsewhere[1])
     raise unknown_setting(statement, word, kind, known)

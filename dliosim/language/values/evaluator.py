@@ -13,18 +13,7 @@ from dliosim.language.diagnostics import Label, Mistake, ReportedMistake, join_h
 from dliosim.language.source import SourceText, Span
 from dliosim.language.syntax.ast import MAX_CHAIN, Param, follow_reference
 from dliosim.language.syntax.parser import SyntaxNode, parse
-from dliosim.language.values.distributions import read_distribution, refuse_tiny
-from dliosim.language.values.quantities import (
-    MAX_SECONDS,
-    MAX_SIZE,
-    Value,
-    combine_dimensions,
-    dimension_mistake,
-    join_spans,
-    log2,
-    range_mistake,
-    whole_number,
-)
+from dliosim.language.values import quantities
 from dliosim.model import Distribution, Job, Split
 from dliosim.units import COUNT, SIZE, TIME, UNITS, Dimension, parse_number
 
@@ -53,8 +42,8 @@ class Scope:
     split: Split | None = None
     #: whether paths are written as they are, in this locale; not in the description of data that exist already
     writes_paths: bool = True
-    _values: dict[str, Value] = field(default_factory=dict)
-    _evaluated: dict[Span, Value] = field(default_factory=dict)
+    _values: dict[str, quantities.Value] = field(default_factory=dict)
+    _evaluated: dict[Span, quantities.Value] = field(default_factory=dict)
     _active: list[str] = field(default_factory=list)
     _depth: int = 0
 
@@ -111,7 +100,7 @@ class Scope:
 
     # ---- values ---------------------------------------------------------------------------------------------------
 
-    def value(self, node: SyntaxNode) -> Value:
+    def value(self, node: SyntaxNode) -> quantities.Value:
         """Return the value of an expression; raise Mistake (E101, E111, E113) if it has none."""
         if self._depth >= MAX_DEPTH:
             raise mistake("E113", "an expression nested too deeply", node.span, f"over {MAX_DEPTH} levels")
@@ -122,18 +111,18 @@ class Scope:
             self._depth -= 1
         return self._check_bits(found)
 
-    def _number(self, node: SyntaxNode) -> Value:
+    def _number(self, node: SyntaxNode) -> quantities.Value:
         try:
             amount = parse_number(node.children[0].text)
         except ValueError as error:
             raise mistake("E113", "a number too large to read", node.span, str(error)) from None
         factor, dimension = UNITS[node.children[1].text] if len(node.children) > 1 else (Fraction(1), COUNT)
-        return Value(amount * factor, dimension, node.span)
+        return quantities.Value(amount * factor, dimension, node.span)
 
-    def _reference(self, node: SyntaxNode) -> Value:
+    def _reference(self, node: SyntaxNode) -> quantities.Value:
         name = node.text[1:]
         if name in self._builtins():
-            return Value(Fraction(self._builtins()[name]), COUNT, node.span)
+            return quantities.Value(Fraction(self._builtins()[name]), COUNT, node.span)
         if name not in self._values:
             param = self.find_param(node.span)
             try:
@@ -152,53 +141,59 @@ class Scope:
                 self._active.pop()
         self.used.add(name)
         found = self._values[name]
-        return Value(found.amount, found.dimension, node.span)
+        return quantities.Value(found.amount, found.dimension, node.span)
 
-    def _negative(self, node: SyntaxNode) -> Value:
+    def _negative(self, node: SyntaxNode) -> quantities.Value:
         inner = self.value(node.children[1])
-        return Value(-inner.amount, inner.dimension, node.span)
+        return quantities.Value(-inner.amount, inner.dimension, node.span)
 
-    def _sum(self, node: SyntaxNode) -> Value:
+    def _sum(self, node: SyntaxNode) -> quantities.Value:
         total = self.value(node.children[0])
         for operator, operand in zip(node.children[1::2], node.children[2::2], strict=True):
             term = self.value(operand)
             if term.dimension != total.dimension:
                 what = "add" if operator.kind == "PLUS" else "subtract"
-                raise dimension_mistake(f"cannot {what} {term.dimension} and {total.dimension}", term, total)
+                raise quantities.dimension_mistake(f"cannot {what} {term.dimension} and {total.dimension}", term, total)
             sign = 1 if operator.kind == "PLUS" else -1
             total = self._check_bits(
-                Value(total.amount + sign * term.amount, total.dimension, join_spans(total.span, term.span))
+                quantities.Value(
+                    total.amount + sign * term.amount, total.dimension, quantities.join_spans(total.span, term.span)
+                )
             )
         return total
 
-    def _product(self, node: SyntaxNode) -> Value:
+    def _product(self, node: SyntaxNode) -> quantities.Value:
         total = self.value(node.children[0])
         for operator, operand in zip(node.children[1::2], node.children[2::2], strict=True):
             factor = self.value(operand)
-            span = join_spans(total.span, factor.span)
+            span = quantities.join_spans(total.span, factor.span)
             if operator.kind == "STAR":
                 amount, power = total.amount * factor.amount, 1
             elif factor.amount == 0:
                 raise mistake("E113", "division by zero", factor.span, "this is 0")
             else:
                 amount, power = total.amount / factor.amount, -1
-            total = self._check_bits(Value(amount, combine_dimensions(total.dimension, factor.dimension, power), span))
+            total = self._check_bits(
+                quantities.Value(amount, quantities.combine_dimensions(total.dimension, factor.dimension, power), span)
+            )
         return total
 
-    def _check_bits(self, value: Value) -> Value:
+    def _check_bits(self, value: quantities.Value) -> quantities.Value:
         if max(value.amount.numerator.bit_length(), value.amount.denominator.bit_length()) > MAX_BITS:
             raise mistake("E113", "a number too large to work with", value.span, f"over {MAX_BITS} bits")
         return value
 
-    def _call(self, node: SyntaxNode) -> Value:
+    def _call(self, node: SyntaxNode) -> quantities.Value:
         name, operands = node.children[0].text, [self.value(child) for child in node.children[1:]]
         first = operands[0]
         if name in ("min", "max"):
             for operand in operands[1:]:
                 if operand.dimension != first.dimension:
-                    raise dimension_mistake(f"`{name}` of {operand.dimension} and {first.dimension}", operand, first)
+                    raise quantities.dimension_mistake(
+                        f"`{name}` of {operand.dimension} and {first.dimension}", operand, first
+                    )
             amounts = [operand.amount for operand in operands]
-            return Value(min(amounts) if name == "min" else max(amounts), first.dimension, node.span)
+            return quantities.Value(min(amounts) if name == "min" else max(amounts), first.dimension, node.span)
         if len(operands) != 1:
             raise mistake("E003", f"`{name}` takes one value, not {len(operands)}", node.span)
         if name == "log2":
@@ -206,10 +201,10 @@ class Scope:
                 raise mistake("E111", f"`log2` of {first.dimension}", first.span, "a count is needed here")
             if first.amount <= 0:
                 raise mistake("E113", f"`log2` of {first}", first.span, "must be above 0")
-            return Value(log2(first.amount), COUNT, node.span)
+            return quantities.Value(quantities.log2(first.amount), COUNT, node.span)
         if first.dimension not in (COUNT, SIZE):
             raise mistake("E111", f"`{name}` of {first.dimension}", first.span, "a count or a size is needed here")
-        return Value(
+        return quantities.Value(
             Fraction(math.floor(first.amount) if name == "floor" else math.ceil(first.amount)),
             first.dimension,
             node.span,
@@ -217,7 +212,7 @@ class Scope:
 
     # ---- what settings need ---------------------------------------------------------------------------------------
 
-    def require_dimension(self, node: SyntaxNode, dimension: Dimension) -> Value:
+    def require_dimension(self, node: SyntaxNode, dimension: Dimension) -> quantities.Value:
         """Return a value of the dimension that a setting needs; E111 for another one."""
         found = self.value(node)
         if found.dimension != dimension:
@@ -228,23 +223,23 @@ class Scope:
 
     def count(self, node: SyntaxNode, low: int = 1, high: int = MAX_COUNT) -> int:
         """Return a whole number in [low, high]; E111, E112, E113 otherwise."""
-        return whole_number(self.require_dimension(node, COUNT), low, high)
+        return quantities.whole_number(self.require_dimension(node, COUNT), low, high)
 
-    def size(self, node: SyntaxNode, low: int = 0, high: int = MAX_SIZE) -> int:
+    def size(self, node: SyntaxNode, low: int = 0, high: int = quantities.MAX_SIZE) -> int:
         """Return whole bytes in [low, high]; E111, E112, E113 otherwise."""
-        return whole_number(self.require_dimension(node, SIZE), low, high)
+        return quantities.whole_number(self.require_dimension(node, SIZE), low, high)
 
     def seconds(self, node: SyntaxNode, low: float = 0.0) -> float:
         """Return seconds, at least `low`; E111, E113 otherwise."""
         found = self.require_dimension(node, TIME)
-        if not low <= found.amount <= MAX_SECONDS:
-            raise range_mistake(found, f"{low:g} s to {MAX_SECONDS:_} s")
-        refuse_tiny(found)
+        if not low <= found.amount <= quantities.MAX_SECONDS:
+            raise quantities.range_mistake(found, f"{low:g} s to {quantities.MAX_SECONDS:_} s")
+        quantities.refuse_tiny(found)
         return float(found.amount)
 
     def quantity(self, node: SyntaxNode, dimension: Dimension) -> Distribution:
         """Return the value or distribution of a `quantity` node, clipped or not; E111, E112, E113."""
-        return read_distribution(self.require_dimension, *self._draw_source(node), dimension)
+        return quantities.read_distribution(self.require_dimension, *self._draw_source(node), dimension)
 
     def _draw_source(self, node: SyntaxNode) -> tuple[SyntaxNode, SyntaxNode | None]:
         """Return the node that a `quantity` draws from and the node that clips it, or None.
@@ -264,7 +259,7 @@ class Scope:
 
     # ---- parameters -----------------------------------------------------------------------------------------------
 
-    def param_value(self, param: Param) -> Value:
+    def param_value(self, param: Param) -> quantities.Value:
         """Return the value of a parameter; raise Mistake if it is no quantity."""
         if param.value not in self._evaluated:
             self._evaluated[param.value] = self.value(parse("sum", param.value))
@@ -302,7 +297,9 @@ class Scope:
         low, high = (self.value(child) for child in domain.children)
         found = self.param_value(param)
         if found.dimension != low.dimension or low.dimension != high.dimension:
-            raise dimension_mistake(f"`{param.name}` is {found.dimension}, its domain is {low.dimension}", found, low)
+            raise quantities.dimension_mistake(
+                f"`{param.name}` is {found.dimension}, its domain is {low.dimension}", found, low
+            )
         if not low.amount <= found.amount <= high.amount:
             raise mistake(
                 "E113",
@@ -342,11 +339,8 @@ class Scope:
         return found.dimension
 
 
-_UNIT_HELP: Final = {
-    SIZE: "sizes are written as 4 KiB or 1.5 MB",
-    TIME: "times are written as 10 ms, 1.5 s or 2 min",
-}
-_OPERATIONS: Final[dict[str, Callable[[Scope, SyntaxNode], Value]]] = {
+_UNIT_HELP: Final = {SIZE: "sizes are written as 4 KiB or 1.5 MB", TIME: "times are written as 10 ms, 1.5 s or 2 min"}
+_OPERATIONS: Final[dict[str, Callable[[Scope, SyntaxNode], quantities.Value]]] = {
     "number": Scope._number,
     "param_ref": Scope._reference,
     "negative": Scope._negative,

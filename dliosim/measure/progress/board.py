@@ -1,7 +1,7 @@
 """The state of each rank of a node, in shared memory: written with plain stores, read when no rank makes progress.
 
 A rank has a row of 64 int64. Its main thread writes its progress and the meetings that it has arrived at, without
-reading a clock. Its watcher (`execute.stalls.watcher`) writes when that last changed, and in which kernel call the rank
+reading a clock. Its watcher (`execute.stalls`) writes when that last changed, and in which kernel call the rank
 is.
 """
 

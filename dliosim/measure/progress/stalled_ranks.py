@@ -24,9 +24,9 @@ class RankStatus:
     done: int
     #: seconds since its last progress
     quiet: float
-    #: state of `stalls.watcher.ProcessState`; "?" if it cannot be read
+    #: state of `stalls.ProcessState`; "?" if it cannot be read
     state: str
-    #: call of `stalls.watcher.ProcessState`
+    #: call of `stalls.ProcessState`
     call: str
     #: True if its own watcher reports this; else it was read from outside, or is the last known state
     is_watched: bool

@@ -158,11 +158,6 @@ class MeterGroup:
         self._open = np.empty((2, 0), np.int64)
         self._reached = [0] * len(meters)
 
-    @property
-    def have_logs(self) -> bool:
-        """Return whether the calls of all readers are recorded one by one."""
-        return all(meter.log is not None for meter in self._meters)
-
     def sum_counts(self) -> dict[str, int]:
         """Return the counts of all calls so far, by their names in `EpochRecord`."""
         names = {"calls": "calls", "bytes_moved": "moved", "opens": "opens", "view_ns": "view_ns"}

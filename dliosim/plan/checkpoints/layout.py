@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from dliosim.model import Checkpoint, Split
 from dliosim.plan.checkpoints.shards import ShardSizes, StoredBlock, TensorBlock, blocks_of_rank, is_part_owner
 
+#: The file with the file and offset of every shard, where a checkpoint has one
 METADATA = "metadata.json"
-"""The file with the file and offset of every shard, where a checkpoint has one."""
 
 # Ranks whose shard offsets are kept in memory.
 _KEPT = 4096

@@ -23,8 +23,8 @@ from dliosim.plan.checkpoints.shards import (
     range_blocks,
 )
 
+#: Returns the reads of shards, from the first again each time
 Reads: TypeAlias = Callable[[], Iterator[StoredBlock]]
-"""Returns the reads of shards, from the first again each time."""
 
 #: Rows of a strided block that one step reads at most; each is a call and some objects.
 _MOST_ROWS = 1 << 14

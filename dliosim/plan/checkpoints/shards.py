@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dliosim.model import Copies, Part, Split
 
+#: A number for each part, in the order of the parts; int64 (parts,)
 Column = NDArray[np.int64]
-"""A number for each part, in the order of the parts; int64 (parts,)."""
 
 
 class ShardSizes:

@@ -18,25 +18,14 @@ from dliosim.formats.protocols import Ints
 from dliosim.model import Access, Dataset, Job, Loop
 from dliosim.model.counter_rng import key
 from dliosim.model.epoch_size import files_in_table, ranges_of_sample, shard_bounds
+from dliosim.plan.forecast import rank_aggregates
 from dliosim.plan.forecast.forecast_types import PhaseForecast, mean_spread, uniform_spread
 from dliosim.plan.forecast.layout_forecast import Placement, mean_read_bytes
-from dliosim.plan.forecast.rank_aggregates import (
-    CountInput,
-    EpochAggregate,
-    RankPlan,
-    count_bytes,
-    count_calls,
-    count_files,
-    count_opens,
-    count_samples,
-    span_ratio,
-)
 from dliosim.plan.forecast.rank_memory import RankMemory, rank_buffers
 from dliosim.plan.samples.io_requests import Calls, Extents, deal_rounds, plan_calls, sample_heads, share_bounds
 from dliosim.plan.samples.read_ranges import buffer_bytes, plan_reads, rows_to_keep
+from dliosim.plan.samples.sample_to_file import Permutation, sample_sizes
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.shuffling import Permutation
-from dliosim.plan.samples.sizes import sample_sizes
 
 _FULL = 4  # up to this number of loops, each has the limits below; more loops share them evenly
 _ROWS = 2_000_000  # samples of an epoch planned on all ranks together, or calls if there are more calls
@@ -87,7 +76,7 @@ def count_passes(
     rows = each * max((one.steps for one in passes), default=0) + table
     among = max(1, loops // _FULL)
     ranks = _choose_ranks(dataset.seed, job.ranks, rows, each + table, among)
-    case = CountInput(loop, dataset, placement, job, ranks, stream, _ROWS // among)
+    case = rank_aggregates.CountInput(loop, dataset, placement, job, ranks, stream, _ROWS // among)
     one_order = _has_one_order(loop)
     plans = len(ranks) * max((one.last for one in passes), default=0)
     every = len(ranks) == job.ranks and plans <= _ALL_EPOCHS // among and plans * rows <= case.rows
@@ -118,7 +107,9 @@ def _has_one_order(loop: Loop) -> bool:
     return (shuffle.samples == "off" or shuffle.samples_once) and (shuffle.files == "off" or shuffle.files_once)
 
 
-def _count_epoch(case: CountInput, epoch: int, steps: int, held: _RankState, known: bool) -> PhaseForecast:
+def _count_epoch(
+    case: rank_aggregates.CountInput, epoch: int, steps: int, held: _RankState, known: bool
+) -> PhaseForecast:
     """Count the first `steps` steps of `epoch` (from 0), and update `held`; `known` if no epoch is left out."""
     loop, job, ranks = case.loop, case.job, case.ranks
     affordable = case.rows if len(ranks) == job.ranks else case.rows // 4
@@ -142,7 +133,7 @@ def _count_epoch(case: CountInput, epoch: int, steps: int, held: _RankState, kno
         held.kept = [one.kept for one in found]
     all_planned = len(ranks) == job.ranks and planned == steps
     disjoint, sample_bytes, counted = _classify_samples(case)
-    tally = EpochAggregate(
+    tally = rank_aggregates.EpochAggregate(
         case=case,
         steps=steps,
         scale=steps / max(planned, 1),
@@ -156,7 +147,7 @@ def _count_epoch(case: CountInput, epoch: int, steps: int, held: _RankState, kno
         counted=counted,
         mean_bytes=mean_read_bytes(case.dataset) if sample_bytes is None and disjoint and not all_planned else None,
     )
-    samples = count_samples(tally)
+    samples = rank_aggregates.count_samples(tally)
     in_units = not disjoint and loop.access.through == "direct"
     asked = sum(one.bytes for one in found)
     widened = asked and (loop.access.cache == "off" or in_units)
@@ -171,17 +162,17 @@ def _count_epoch(case: CountInput, epoch: int, steps: int, held: _RankState, kno
         1,
         steps,
         samples,
-        count_bytes(tally, samples),
-        count_files(tally, samples),
-        count_opens(tally, samples),
-        count_calls(tally, samples),
+        rank_aggregates.count_bytes(tally, samples),
+        rank_aggregates.count_files(tally, samples),
+        rank_aggregates.count_opens(tally, samples),
+        rank_aggregates.count_calls(tally, samples),
         memory,
         amplification=sum(one.moved for one in found) / asked if widened else None,
-        span_ratio=span_ratio(tally) if case.dataset.layout.files == 1 else None,
+        span_ratio=rank_aggregates.span_ratio(tally) if case.dataset.layout.files == 1 else None,
     )
 
 
-def _classify_samples(case: CountInput) -> tuple[bool, int | None, bool]:
+def _classify_samples(case: rank_aggregates.CountInput) -> tuple[bool, int | None, bool]:
     """Return the fields `disjoint`, `sample_bytes` and `counted` of `EpochAggregate`."""
     loop, dataset, places, access = case.loop, case.dataset, case.placement.places, case.loop.access
     size = dataset.constant_size
@@ -217,7 +208,7 @@ def _choose_ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> 
     return sorted({0, *some, *([ranks - 1] if most > 1 else [])})
 
 
-def _plan_rank(case: CountInput, rank: int, epoch: int, kept: Ints) -> RankPlan:
+def _plan_rank(case: rank_aggregates.CountInput, rank: int, epoch: int, kept: Ints) -> rank_aggregates.RankPlan:
     loop, placement, access = case.loop, case.placement, case.loop.access
     extents = plan_epoch(loop, placement.places, case.job, rank, epoch)
     if case.is_stand_in:
@@ -226,7 +217,7 @@ def _plan_rank(case: CountInput, rank: int, epoch: int, kept: Ints) -> RankPlan:
     made = plan_calls(stored, access.transfer, access.page)
     files = np.sort(stored.file)  # the hashing of np.unique takes seconds if values are evenly spaced
     taken = stored.sample[rows_to_keep(stored, access.memory)] if epoch == 0 and access.memory else _NONE
-    return RankPlan(
+    return rank_aggregates.RankPlan(
         _request_bytes(case, extents, stored, kept),
         files[np.diff(files, prepend=-1) > 0],
         _count_heads(access, made),
@@ -241,7 +232,7 @@ def _plan_rank(case: CountInput, rank: int, epoch: int, kept: Ints) -> RankPlan:
     )
 
 
-def _request_bytes(case: CountInput, extents: Extents, stored: Extents, kept: Ints) -> int:
+def _request_bytes(case: rank_aggregates.CountInput, extents: Extents, stored: Extents, kept: Ints) -> int:
     """Return the bytes of the samples that are read; samples that share an encoded unit share its bytes evenly."""
     if not case.placement.places.plans_shared_bytes:
         return int(stored.length.sum())

@@ -27,24 +27,14 @@ from dliosim.model.verbs import (
     list_saved_checkpoints,
 )
 from dliosim.plan.checkpoints.layout import state_files
-from dliosim.plan.forecast.checkpoint_footprint import count_saves, forecast_state, staging_bytes, storage_of
-from dliosim.plan.forecast.checkpoint_forecast import forecast_restore, forecast_save
+from dliosim.plan.forecast import checkpoint_footprint, forecast_types
 from dliosim.plan.forecast.epoch_statistics import PassRange, count_passes, unread_pass
-from dliosim.plan.forecast.forecast_types import (
-    Demand,
-    Forecast,
-    Listing,
-    PhaseForecast,
-    StateForecast,
-    Storage,
-    time_to_read,
-)
 from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, mean_compute, place_samples, read_columns
 from dliosim.plan.forecast.prepare_forecast import forecast_conversion_reads, forecast_prepare, sum_sidecars
 from dliosim.plan.forecast.rank_memory import NODE_BYTES, RANK_BYTES, RankMemory, fullest_node
 from dliosim.plan.samples.sample_index import DataIndex
+from dliosim.plan.samples.sample_to_file import BLOCK, SUMS_OF_SAMPLES, block_count, needs_totals
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, block_count, needs_totals
 
 _LISTED = 1 << 18  # samples planned at a time for a list, unless a step has more
 _ROWS = 1 << 14  # samples listed at a time
@@ -52,7 +42,7 @@ _STEPS = 4 * LARGEST_TABLE  # largest sum of the rows of one step of every loop
 _SUMMED = 1 << 24  # largest number of sizes that are summed for the offsets of samples in shared files
 
 
-def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyType({})) -> Forecast:
+def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyType({})) -> forecast_types.Forecast:
     """Plan a workload for its job without touching data; takes seconds for a workload of any size.
 
     `found` has the indexes of existing files: by `Dataset.found`, or by the digest of a prepared data set.
@@ -62,7 +52,7 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
         for dataset in workload.datasets
     }
     _check_step_rows(workload)
-    phases: list[PhaseForecast] = []
+    phases: list[forecast_types.PhaseForecast] = []
     most, fullest, staging = 0, 0, _staging_memory(workload, list_saved_checkpoints(workload.verbs))
     for verb, times in flatten_verbs(workload.verbs):
         made, needed = _forecast_verb(workload, placements, verb, times)
@@ -73,7 +63,7 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
         fullest = max(fullest, fullest_node(needed + staging, workload.job))
     index = sum(8 * (block_count(dataset) + 1) for dataset in workload.datasets if needs_totals(dataset))
     states = tuple(_forecast_states(workload, phases))
-    return Forecast(
+    return forecast_types.Forecast(
         workload.name,
         workload.digest(),
         workload.job.ranks,
@@ -87,7 +77,7 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
     )
 
 
-def _rank_memory(phase: PhaseForecast, workload: Workload) -> Ints:
+def _rank_memory(phase: forecast_types.PhaseForecast, workload: Workload) -> Ints:
     """Return the bytes of memory that each rank needs in a phase, int64 (ranks,), without staging buffers."""
     if phase.rank_memory is not None:
         return phase.rank_memory
@@ -98,7 +88,9 @@ def _staging_memory(workload: Workload, checkpoints: Iterable[str]) -> Ints:
     """Return the bytes of staging buffers of each rank, which are there from the begin of a run; int64 (ranks,)."""
     total = np.zeros(workload.job.ranks, np.int64)
     for checkpoint in map(workload.checkpoint, checkpoints):
-        each = staging_bytes(checkpoint, state_files(checkpoint, checkpoint.split(workload.job.ranks)))
+        each = checkpoint_footprint.staging_bytes(
+            checkpoint, state_files(checkpoint, checkpoint.split(workload.job.ranks))
+        )
         total[: len(each)] += each
     return total
 
@@ -109,7 +101,7 @@ def list_reads(
     epoch: int,
     loop: str | None = None,
     found: Mapping[str, tuple[DataIndex, Sequence[str]]] = MappingProxyType({}),
-) -> Iterator[Listing]:
+) -> Iterator[forecast_types.Listing]:
     """Return the reads of `rank` in `epoch` (from 0) of the first loop, or of the loop named, in blocks of steps.
 
     `found` is that of `forecast`, with the names of the files. Raises PlanError if there is no such loop, rank or
@@ -145,7 +137,7 @@ def list_reads(
     # The offset of a sample in its block needs the sizes before it, drawn again: up to 64 for each sample.
     at_once = _LISTED // BLOCK if needs_totals(dataset) and dataset.samples > SUMS_OF_SAMPLES else _LISTED
     return (
-        Listing(
+        forecast_types.Listing(
             before_it + first + np.searchsorted(plan.step_start, np.arange(row, upto), side="right") - 1,
             plan.sample[row:upto],
             [names[file] if names else f"{folder}/{dataset.file_name(file)}" for file in plan.file[row:upto].tolist()],
@@ -213,7 +205,7 @@ def _loop_runs(verbs: tuple[Verb, ...]) -> Iterator[tuple[Loop, int]]:
 
 def _forecast_verb(
     workload: Workload, placements: dict[str, Placement], verb: Verb, times: int
-) -> tuple[list[PhaseForecast], Ints]:
+) -> tuple[list[forecast_types.PhaseForecast], Ints]:
     """Return the phases of one verb, and the bytes of memory that each rank needs for it; int64 (ranks,)."""
     if isinstance(verb, Loop):
         return _forecast_loop(workload, placements, verb, times, 1)
@@ -224,10 +216,10 @@ def _forecast_verb(
     elif isinstance(verb, Prepare):
         made = [forecast_prepare(placements[verb.dataset], verb, workload.job.ranks, times)]
     elif isinstance(verb, Save):
-        made = [forecast_save(workload.checkpoint(verb.checkpoint), workload.job.ranks, times)]
+        made = [checkpoint_footprint.forecast_save(workload.checkpoint(verb.checkpoint), workload.job.ranks, times)]
     elif isinstance(verb, Restore):
         checkpoint = workload.checkpoint(verb.checkpoint)
-        made = [forecast_restore(checkpoint, verb, workload.job.ranks, times * max(verb.each, 1))]
+        made = [checkpoint_footprint.forecast_restore(checkpoint, verb, workload.job.ranks, times * max(verb.each, 1))]
     else:
         made = []
     return made, sum((_rank_memory(phase, workload) for phase in made), np.zeros(workload.job.ranks, np.int64))
@@ -235,7 +227,7 @@ def _forecast_verb(
 
 def _forecast_loop(
     workload: Workload, placements: dict[str, Placement], loop: Loop, times: int, runs: int
-) -> tuple[list[PhaseForecast], Ints]:
+) -> tuple[list[forecast_types.PhaseForecast], Ints]:
     """Return the phases of a loop done `times` times, and the memory of each rank, int64 (ranks,).
 
     Each time it is done in `runs` runs that share its epochs.
@@ -267,11 +259,13 @@ def _forecast_loop(
         phases = [replace(phase, at_most=True) for phase in phases]
     saving = np.zeros_like(needed)
     for cadence in loop.checkpoints:
-        saves = count_saves(loop, cadence, steps_of_epoch(loop, dataset, workload.job.ranks))
+        saves = checkpoint_footprint.count_saves(loop, cadence, steps_of_epoch(loop, dataset, workload.job.ranks))
         by_clock = cadence.unit == "seconds"
         if by_clock:
             saves = max(saves, 1)  # there are more where steps wait for data; without compute the number is not known
-        phase = forecast_save(workload.checkpoint(cadence.checkpoint), workload.job.ranks, times * saves)
+        phase = checkpoint_footprint.forecast_save(
+            workload.checkpoint(cadence.checkpoint), workload.job.ranks, times * saves
+        )
         at_most = loop.seconds is not None and cadence.unit not in ("end", "seconds")
         phases.append(replace(phase, at_most=at_most, at_least=by_clock))
         saving = np.maximum(saving, _rank_memory(phase, workload))
@@ -285,7 +279,7 @@ def _memory_with_leaders(leader: RankMemory, job: Job) -> Ints:
     return needed
 
 
-def _label_stream_pass(phase: PhaseForecast, passes: int) -> PhaseForecast:
+def _label_stream_pass(phase: forecast_types.PhaseForecast, passes: int) -> forecast_types.PhaseForecast:
     """Return a pass that requests make: requests are one stream without epochs, planned as a whole."""
     when = f"pass {phase.first_epoch}"
     if phase.last_epoch != phase.first_epoch:
@@ -303,7 +297,7 @@ def _split_passes(loop: Loop, steps: int, runs: int) -> list[PassRange]:
     return [*made, PassRange(whole + 1, whole + 1, rest)] if rest else made
 
 
-def _storage_demand(loop: Loop, found: PhaseForecast, goal: float) -> Demand | None:
+def _storage_demand(loop: Loop, found: forecast_types.PhaseForecast, goal: float) -> forecast_types.Demand | None:
     """Return what storage must deliver for a loop; None if nothing says in which time."""
     if not found.steps or not loop.dataset:
         return None
@@ -314,15 +308,17 @@ def _storage_demand(loop: Loop, found: PhaseForecast, goal: float) -> Demand | N
     least = max(compute, processing / readers) if readers else compute + processing
     if loop.arrivals is not None:
         left = max(estimate_mean(loop.arrivals.gap) - least, 0.0)
-        return Demand(found.bytes.mean / found.steps, None, least, left, processing)
+        return forecast_types.Demand(found.bytes.mean / found.steps, None, least, left, processing)
     if not compute:
         return None
-    time = time_to_read(least, readers > 0, goal)
-    enough = 0 if compute >= goal * least else int(processing / time_to_read(compute, True, goal)) + 1
-    return Demand(found.bytes.mean / found.steps, goal, least, time, processing, enough)
+    time = forecast_types.time_to_read(least, readers > 0, goal)
+    enough = 0 if compute >= goal * least else int(processing / forecast_types.time_to_read(compute, True, goal)) + 1
+    return forecast_types.Demand(found.bytes.mean / found.steps, goal, least, time, processing, enough)
 
 
-def _forecast_states(workload: Workload, phases: list[PhaseForecast]) -> Iterator[StateForecast]:
+def _forecast_states(
+    workload: Workload, phases: list[forecast_types.PhaseForecast]
+) -> Iterator[forecast_types.StateForecast]:
     # The restores by which this job continues; to read what another job saved has another purpose.
     restores = [
         verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Restore) and verb.written_by is None
@@ -331,7 +327,7 @@ def _forecast_states(workload: Workload, phases: list[PhaseForecast]) -> Iterato
         saves = sum(phase.times for phase in phases if phase.verb == "save" and phase.name == checkpoint.name)
         if not saves:
             continue
-        state = forecast_state(checkpoint, workload.job.ranks, saves)
+        state = checkpoint_footprint.forecast_state(checkpoint, workload.job.ranks, saves)
         how = next((verb.option_text for verb in restores if verb.checkpoint == checkpoint.name), None)
         wanted = ("restore", checkpoint.name, how)
         read = (phase.bytes.total for phase in phases if (phase.verb, phase.name, phase.when) == wanted)
@@ -339,18 +335,18 @@ def _forecast_states(workload: Workload, phases: list[PhaseForecast]) -> Iterato
 
 
 def _forecast_storage(
-    workload: Workload, phases: list[PhaseForecast], states: tuple[StateForecast, ...]
-) -> tuple[Storage, ...]:
+    workload: Workload, phases: list[forecast_types.PhaseForecast], states: tuple[forecast_types.StateForecast, ...]
+) -> tuple[forecast_types.Storage, ...]:
     """Return the space of data sets that are prepared, and of checkpoints that are saved."""
     prepared = {phase.name: phase.bytes for phase in phases if phase.verb in ("prepare", "convert") and not phase.when}
     made = []
     for name, size in prepared.items():
         dataset = workload.dataset(name)
         files = dataset.layout.files
-        made.append(Storage("dataset", name, dataset.root, size.total, files, 1, size.estimated))
+        made.append(forecast_types.Storage("dataset", name, dataset.root, size.total, files, 1, size.estimated))
         for suffix in bind(dataset).sidecars:
             total, estimated = sum_sidecars(dataset, suffix)
-            made.append(Storage("sidecar", f"{name}.{suffix}", dataset.root, total, files, 1, estimated))
+            made.append(forecast_types.Storage("sidecar", f"{name}.{suffix}", dataset.root, total, files, 1, estimated))
     for state in states:
-        made += storage_of(workload.checkpoint(state.checkpoint), state)
+        made += checkpoint_footprint.storage_of(workload.checkpoint(state.checkpoint), state)
     return tuple(made)

@@ -14,8 +14,7 @@ from dliosim.model import Compute, Dataset, Distribution, constant
 from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
 from dliosim.plan.samples.sample_index import DataIndex, concat_indexes, repeat_index
-from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import local_prefix_sums, needs_totals, sample_sizes
+from dliosim.plan.samples.sample_to_file import first_samples, local_prefix_sums, needs_totals, sample_sizes
 
 AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
 _DRAWS = 65_536  # draws for a mean

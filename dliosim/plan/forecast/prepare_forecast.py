@@ -17,8 +17,7 @@ from dliosim.plan.forecast.rank_memory import RankMemory, prepare_memory, prepar
 from dliosim.plan.samples.io_requests import plan_calls, sample_heads
 from dliosim.plan.samples.places import SAMPLES_AT_ONCE, FramedPlaces, Places
 from dliosim.plan.samples.read_ranges import plan_part, plan_reads
-from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import local_prefix_sums, sample_sizes
+from dliosim.plan.samples.sample_to_file import first_samples, local_prefix_sums, sample_sizes
 
 _SAMPLED_FILES = 65_536
 

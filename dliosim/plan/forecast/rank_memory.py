@@ -14,8 +14,8 @@ from dliosim.plan.forecast.layout_forecast import estimate_mean
 from dliosim.plan.samples.io_requests import plan_calls
 from dliosim.plan.samples.places import Places
 from dliosim.plan.samples.read_ranges import STEP_BYTES, buffer_bytes, plan_reads
+from dliosim.plan.samples.sample_to_file import bind_file
 from dliosim.plan.samples.sampler import plan_bytes, plan_epoch
-from dliosim.plan.samples.sizes import bind_file
 
 #: Memory of a rank before it reads anything, and once a node what its ranks share: the interpreter, numpy and the MPI
 #: library. `scripts/dev/bench_start.py` measures both: PSS of 1 to 32 ranks, a straight line in the number of ranks.

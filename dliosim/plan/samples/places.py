@@ -15,7 +15,7 @@ from dliosim.model.dataset import Dataset
 from dliosim.plan.samples import sample_to_file
 from dliosim.plan.samples.io_requests import Extents, ReadRanges
 from dliosim.plan.samples.sample_index import DataIndex, locate_ranges, sample_places
-from dliosim.plan.samples.sizes import BLOCK, BLOCKS_AT_ONCE, sample_sizes, sample_strides
+from dliosim.plan.samples.sample_to_file import BLOCK, BLOCKS_AT_ONCE, sample_sizes, sample_strides
 
 #: Samples of a part that are made at a time while preparing; a call never spans two such groups.
 SAMPLES_AT_ONCE = 65_536

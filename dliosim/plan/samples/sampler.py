@@ -6,20 +6,11 @@ import numpy as np
 
 from dliosim.errors import PlanError
 from dliosim.formats.protocols import Ints
-from dliosim.model import Dataset, Job, Loop
+from dliosim.model import Dataset, Job, Loop, epoch_size
 from dliosim.model.counter_rng import CHUNK, key, mix
-from dliosim.model.epoch_size import (
-    LARGEST_TABLE,
-    files_in_table,
-    find_shard,
-    has_order_dependent_shards,
-    ranges_of_sample,
-    steps_of_epoch,
-)
 from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.places import Places
-from dliosim.plan.samples.sample_to_file import FileOrder, TableOrder
-from dliosim.plan.samples.shuffling import Permutation, shuffle_buffer_order
+from dliosim.plan.samples.sample_to_file import FileOrder, Permutation, TableOrder, shuffle_buffer_order
 
 #: Bytes of a plan for each step and each row: the columns of `Extents` and of `Calls`, 8 bytes each.
 _STEP_BYTES = 3 * 8
@@ -37,15 +28,15 @@ def plan_epoch(loop: Loop, places: Places, job: Job, rank: int, epoch: int, firs
     would decide how many samples a rank has.
     """
     dataset = places.dataset
-    if (files := files_in_table(loop, dataset, job.ranks)) > LARGEST_TABLE:
+    if (files := epoch_size.files_in_table(loop, dataset, job.ranks)) > epoch_size.LARGEST_TABLE:
         raise PlanError(
-            f"`{loop.name}` needs a table of {files:_} files; at most {LARGEST_TABLE:_} are planned", "E113"
+            f"`{loop.name}` needs a table of {files:_} files; at most {epoch_size.LARGEST_TABLE:_} are planned", "E113"
         )
-    if has_order_dependent_shards(loop, dataset):
+    if epoch_size.has_order_dependent_shards(loop, dataset):
         text = f"files of `{dataset.name}` hold different numbers of samples: `shard by file` cannot deal them shuffled"
         raise PlanError(text, "E215")
-    reader, own = find_shard(loop, dataset, job.ranks, rank)
-    steps = steps_of_epoch(loop, dataset, job.ranks)
+    reader, own = epoch_size.find_shard(loop, dataset, job.ranks, rank)
+    steps = epoch_size.steps_of_epoch(loop, dataset, job.ranks)
     rows = steps * loop.batch if loop.last_batch == "pad" and own else min(steps * loop.batch, own)
     begin = min(first * loop.batch, rows)
     index = np.arange(begin, rows)
@@ -59,7 +50,7 @@ def plan_epoch(loop: Loop, places: Places, job: Job, rank: int, epoch: int, firs
 
 def plan_bytes(loop: Loop, dataset: Dataset, steps: int) -> int:
     """Return the bytes of memory that planning `steps` steps of a rank takes, at least."""
-    return steps * (_STEP_BYTES + loop.batch * ranges_of_sample(loop, dataset) * _ROW_BYTES)
+    return steps * (_STEP_BYTES + loop.batch * epoch_size.ranges_of_sample(loop, dataset) * _ROW_BYTES)
 
 
 def _rank_samples(loop: Loop, places: Places, ranks: int, rank: int, epoch: int, own: int, index: Ints) -> Ints:

@@ -9,8 +9,9 @@ from typing import Final
 from dliosim.measure.calibration import Calibration
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.run_summary import RunSummary, Spread
-from dliosim.readable import count, seconds, size
+from dliosim.readable import count
 from dliosim.report.answer_sentences import sentence
+from dliosim.report.cells import rate_cell, time_cell
 from dliosim.report.text_table import SCREEN, Column, format_columns
 
 #: Parameters that each loop measures.
@@ -105,17 +106,11 @@ def list_unknowns(found: Calibration) -> list[str]:
 
 
 def _list_parameters(found: Calibration) -> Iterator[_Parameter]:
-    def rate(value: float) -> str:
-        return f"{size(value, 3)}/s"
-
-    def time(value: float) -> str:
-        return seconds(value, 3)
-
-    yield _Parameter("servers  1 of", found.rate, rate, "many large reads at a time")
+    yield _Parameter("servers  1 of", found.rate, rate_cell, "many large reads at a time")
     if found.writes is not None:
-        yield _Parameter("writes  ", found.writes, rate, "saves of 64 MiB per rank, with fsync")
-    yield _Parameter("stream  ", found.stream, rate, "large reads, one at a time")
-    yield _Parameter("latency ", found.latency, time, "reads of 4 KiB, one at a time")
+        yield _Parameter("writes  ", found.writes, rate_cell, "saves of 64 MiB per rank, with fsync")
+    yield _Parameter("stream  ", found.stream, rate_cell, "large reads, one at a time")
+    yield _Parameter("latency ", found.latency, time_cell, "reads of 4 KiB, one at a time")
     if found.tail is not None:
         yield _Parameter("tail     pareto", found.tail, lambda value: f"{value:.2f}", "the same: mean / median")
     if found.are_opens_reached:

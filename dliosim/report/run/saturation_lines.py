@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from dliosim.measure.answers.advice import command_line
-from dliosim.measure.results.run_summary import Answer, RunSummary, Spread
+from dliosim.measure.results.run_summary import Answer, RunSummary
 from dliosim.measure.results.verdicts import NO_STORAGE
 from dliosim.measure.saturation import Point, Saturation
 from dliosim.readable import count, percent
@@ -149,17 +150,14 @@ def saturation_content(begun: RunSummary, found: Saturation) -> dict[str, Any]:
 
 
 def _point_content(one: Point) -> dict[str, Any]:
-    def spread(value: Spread | None) -> dict[str, float] | None:
-        return None if value is None else {"mean": value.mean, "low": value.low, "high": value.high}
-
     answer = one.answer
     return {
         "accelerators": one.accelerators,
         "nodes": one.nodes,
         "verdict": answer.verdict,
         "source": answer.source,
-        "storage_utilization": spread(answer.storage_utilization),
-        "utilization": spread(answer.utilization),
-        "bytes_per_second": spread(answer.got_bytes_per_second),
+        "storage_utilization": answer.storage_utilization and asdict(answer.storage_utilization),
+        "utilization": answer.utilization and asdict(answer.utilization),
+        "bytes_per_second": answer.got_bytes_per_second and asdict(answer.got_bytes_per_second),
         "passes": one.passes,
     }

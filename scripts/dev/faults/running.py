@@ -18,7 +18,7 @@ from faults.drawing import Fault, Phase, Seen, Workload
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from dliosim.execute.store import checkpoint_store
-from dliosim.execute.store.checkpoint_manifest import load_manifest
+from dliosim.execute.store.manifest import load_manifest
 from tests.execute.alone import checkpoint_faults
 from tests.mpi.launch import running, start_ranks
 from tests.mpi.waiting import run_command

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from dliosim.analyze.commands.trace import FORMATS
 from dliosim.analyze.export import output
+from dliosim.analyze.export.output import select_part
 from dliosim.analyze.export.perfetto import assign_lanes, write_perfetto
-from dliosim.analyze.export.rows import select_part
 from dliosim.analyze.read.open_trace import open_trace
 from dliosim.cli import main
 from dliosim.errors import DliosimError, ExecutionError

@@ -11,7 +11,7 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.contract import allocate
-from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.decode_preprocess import EpochCalls
 from dliosim.execute.batches.prefetch import Batches, InlineBatches, PrefetchedBatches, make_batches
 from dliosim.measure.rank.meter import Meter
 from dliosim.model import Access, By

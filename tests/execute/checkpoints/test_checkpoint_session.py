@@ -14,7 +14,7 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.checkpoints import checkpoint_session, state_writer, tier_copy, worker_thread
+from dliosim.execute.checkpoints import background, checkpoint_session, state_writer, tier_copy
 from dliosim.execute.checkpoints.checkpoint_session import (
     CheckpointSession,
     make_save_phase,
@@ -273,11 +273,11 @@ def test_times_at_work_are_those_of_flushes_and_drains(tmp_path: Path, monkeypat
         running.save(STAGED)
         assert gate.entered.acquire(timeout=20)
         [[begun, ended]] = running.busy_intervals(0).tolist()
-        assert begun < ended == worker_thread.NEVER
+        assert begun < ended == background.NEVER
         gate.open()
         running.finish()
         [[begun, ended]] = running.busy_intervals(begun).tolist()
-        assert begun < ended < worker_thread.NEVER
+        assert begun < ended < background.NEVER
         assert running.busy_intervals(ended + 1).tolist() == []
 
 

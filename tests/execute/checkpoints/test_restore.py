@@ -22,8 +22,7 @@ from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.selection import CheckpointSearch
 from dliosim.execute.phases.context import Options, Session
-from dliosim.execute.store.checkpoint_manifest import load_manifest
-from dliosim.execute.store.manifest import write_manifest
+from dliosim.execute.store.manifest import load_manifest, write_manifest
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Split, Workload, Writers
 from dliosim.report.progress.progress_line import ProgressLine
 from tests.examples import examples

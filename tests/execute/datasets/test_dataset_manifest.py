@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.datasets import dataset_manifest
-from dliosim.execute.datasets.dataset_manifest import (
+from dliosim.execute.io_errors import call_error
+from dliosim.execute.store import manifest
+from dliosim.execute.store.manifest import (
     damage_error,
     find_dataset_fault,
     find_preparing_ranks,
     write_dataset_manifest,
 )
-from dliosim.execute.io_errors import call_error
 from dliosim.model import Dataset, Distribution, Layout
 from tests.execute.failing import failing
 
@@ -57,11 +57,11 @@ def test_a_manifest_that_cannot_be_read_makes_no_data_set_incomplete(tmp_path: P
 
 
 def test_unsynced_data_are_believed_until_the_next_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_manifest, "boot_id", lambda: "first")
+    monkeypatch.setattr(manifest, "boot_id", lambda: "first")
     directory = made(tmp_path, durable=False)
     assert find_dataset_fault(DATASET, directory) is None
     for later in ("second", None):
-        monkeypatch.setattr(dataset_manifest, "boot_id", lambda later=later: later)
+        monkeypatch.setattr(manifest, "boot_id", lambda later=later: later)
         assert "`fsync off`" in str(find_dataset_fault(DATASET, directory))
 
 

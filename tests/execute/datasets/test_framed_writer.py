@@ -17,8 +17,7 @@ from dliosim.execute.payload.payload_format import fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.formats import contract_tests
 from dliosim.model import Dataset, Distribution, Layout, constant
-from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sample_to_file import first_samples, sample_sizes
 from tests.examples import examples
 from tests.plan.helpers import placed
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.execute.datasets import content_writer
-from dliosim.execute.datasets.content_writer import PreallocatedWriter
+from dliosim.execute.datasets import file_writer
+from dliosim.execute.datasets.file_writer import PreallocatedWriter
 from dliosim.execute.payload.sample_bytes import fill_range, sample_keys
 from dliosim.formats.hdf5.format import PlainHdf5
 from dliosim.model import Chunk, Dataset, Layout, constant
@@ -70,7 +70,7 @@ def test_chunks_of_all_ranks_fill_the_samples_and_skip_the_gaps(
     writer = PreallocatedWriter(places)
     assert not writer.makes_files
     covered = [np.zeros(len(file), np.int64) for file in files]
-    with patch.object(content_writer, "_PLACED_AT_ONCE", at_once):
+    with patch.object(file_writer, "_PLACED_AT_ONCE", at_once):
         for rank in range(ranks):
             for one in writer.place(places.parts(ranks, rank)):
                 part, count = one.part, 0

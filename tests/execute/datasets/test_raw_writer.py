@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.execute.datasets import content_writer
-from dliosim.execute.datasets.content_writer import RawWriter
+from dliosim.execute.datasets import file_writer
+from dliosim.execute.datasets.file_writer import RawWriter
 from dliosim.execute.payload.sample_bytes import fill_range, sample_keys
 from dliosim.model import Dataset, Layout, constant
 from tests.examples import examples
@@ -18,7 +18,7 @@ from tests.strategies import datasets
 
 transfers = st.one_of(st.none(), st.sampled_from([1000, 4096, 100_000]), st.integers(300, 9000))
 few_ranks = st.integers(1, 4)
-as_it_is = (content_writer.SAMPLES_AT_ONCE, content_writer.SMALL, content_writer.PARTS_AT_ONCE)
+as_it_is = (file_writer.SAMPLES_AT_ONCE, file_writer.SMALL, file_writer.PARTS_AT_ONCE)
 
 
 def expected(dataset: Dataset) -> list[bytearray]:
@@ -46,7 +46,7 @@ def test_chunks_of_all_ranks_make_the_files(
     files = [bytearray(b"\xaa" * len(content)) for content in expected(dataset)]
     writer = RawWriter(places)
     group, together, parts = limits
-    with patch.multiple(content_writer, SAMPLES_AT_ONCE=group, SMALL=together, PARTS_AT_ONCE=parts):
+    with patch.multiple(file_writer, SAMPLES_AT_ONCE=group, SMALL=together, PARTS_AT_ONCE=parts):
         for rank in range(ranks):
             for one in writer.place(places.parts(ranks, rank)):
                 part = one.part

@@ -11,8 +11,7 @@ import pytest
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.contract import allocate
 from dliosim.execute.backends.registry import NullReader
-from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.batches.decode_preprocess import SampleCache
+from dliosim.execute.batches.decode_preprocess import EpochCalls, SampleCache
 from dliosim.execute.batches.prefetch import InlineBatches
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.loop.epoch_plan import EpochSource, plan_work

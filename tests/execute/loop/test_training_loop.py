@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.decode_preprocess import EpochCalls
 from dliosim.execute.loop.loop_runner import collect_interval
 from dliosim.execute.node.environment import Mount
 from dliosim.execute.phases import residency

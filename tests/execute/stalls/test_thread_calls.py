@@ -13,11 +13,11 @@ from time import monotonic, sleep
 
 import pytest
 
-from dliosim.execute.stalls import watcher
-from dliosim.execute.stalls.watcher import count_transfers, format_call, inspect_process
+from dliosim.execute import stalls
+from dliosim.execute.stalls import count_transfers, format_call, inspect_process
 from dliosim.measure.progress.board import stat_fields
 
-NUMBERS = {name: arm if platform.machine() == "aarch64" else intel for name, intel, arm, _ in watcher._SYSTEM_CALLS}
+NUMBERS = {name: arm if platform.machine() == "aarch64" else intel for name, intel, arm, _ in stalls._SYSTEM_CALLS}
 
 
 def line(name: str, *arguments: int) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
-from dliosim.execute.stalls.watcher import kill_stopped
+from dliosim.execute.stalls import kill_stopped
 from dliosim.measure.progress.board import ROW_BYTES, Board, BoardRows, stat_fields
 from tests.mpi.launch import ROOT
 

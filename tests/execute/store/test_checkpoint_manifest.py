@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from dliosim.execute.store.checkpoint_manifest import CheckpointManifest, load_manifest
-from dliosim.execute.store.manifest import NAME, write_manifest
+from dliosim.execute.store.manifest import NAME, CheckpointManifest, load_manifest, write_manifest
 from dliosim.model import Split
 from tests.execute.alone import checkpoint_faults
 

@@ -15,9 +15,8 @@ import pytest
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.store import checkpoint_store, manifest
-from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store.checkpoint_store import CheckpointStore
-from dliosim.execute.store.manifest import NAME
+from dliosim.execute.store.manifest import NAME, CheckpointManifest
 from dliosim.model import Split
 from dliosim.model.checkpoint import Commit
 from tests.execute.failing import failing

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dliosim import plugins
-from dliosim.language.checks import external_readers
+from dliosim.language.checks import access_checks
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.language.unparse import explain_pattern
@@ -64,8 +64,8 @@ def test_a_format_of_another_package_shows_whether_it_has_a_library(
 ) -> None:
     dataset = patterns.dataset("samples 8\n size 1 kB")
     for made, has in ((Read, True), (Stub, False)):
-        monkeypatch.setattr(external_readers, "bind", made)
-        assert external_readers.has_library(dataset) is has
+        monkeypatch.setattr(access_checks, "bind", made)
+        assert access_checks.has_library(dataset) is has
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from dliosim.measure.answers.answer import answer_run
-from dliosim.measure.answers.expectations import evaluate
+from dliosim.measure.answers.answer import answer_run, evaluate
 from dliosim.measure.rank.histogram import Histogram
 from dliosim.measure.results.machine import FileSystem
 from dliosim.measure.results.phase import LoopPhase

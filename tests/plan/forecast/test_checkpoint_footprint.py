@@ -14,8 +14,13 @@ from dliosim.language.compile import compile_pattern
 from dliosim.model import Access, Background, Cadence, Checkpoint, Job, Part, Restore, Split, Workload, Writers
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.checkpoints.reshard import lone_reads, shared_reads
-from dliosim.plan.forecast.checkpoint_footprint import forecast_state, restore_bytes, storage_of
-from dliosim.plan.forecast.checkpoint_forecast import forecast_restore, forecast_save
+from dliosim.plan.forecast.checkpoint_footprint import (
+    forecast_restore,
+    forecast_save,
+    forecast_state,
+    restore_bytes,
+    storage_of,
+)
 from dliosim.plan.forecast.forecast import forecast
 from tests.plan.forecast.test_forecast import LOOP, workload
 from tests.strategies import checkpoints, jobs

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dliosim.errors import PlanError
-from dliosim.execute.datasets.content_writer import RawWriter
+from dliosim.execute.datasets.file_writer import RawWriter
 from dliosim.formats.registry import bind
 from dliosim.model import (
     Access,
@@ -44,13 +44,13 @@ from dliosim.model import (
 )
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast import epoch_statistics, prepare_forecast
-from dliosim.plan.forecast.checkpoint_forecast import forecast_save
+from dliosim.plan.forecast.checkpoint_footprint import forecast_save
 from dliosim.plan.forecast.forecast import forecast, list_reads
 from dliosim.plan.forecast.forecast_types import Listing, RankSpread
 from dliosim.plan.forecast.rank_memory import NODE_BYTES, RANK_BYTES
 from dliosim.plan.samples.io_requests import plan_calls
 from dliosim.plan.samples.read_ranges import buffer_bytes
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sample_to_file import sample_sizes
 from tests.plan.helpers import placed, plans
 from tests.strategies import checkpoints, datasets, jobs, loops
 

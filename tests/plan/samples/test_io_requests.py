@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from dliosim.errors import PlanError
 from dliosim.model import Access, Dataset, Distribution, Job, Layout, Loop, constant
 from dliosim.plan.samples.io_requests import Calls, Extents, deal_rounds, plan_calls, sample_heads
-from dliosim.plan.samples.sample_to_file import FileOrder, files_of, first_samples, prefix_sum
-from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import (
+from dliosim.plan.samples.sample_to_file import (
     BLOCK,
+    FileOrder,
     block_count,
     block_totals,
+    files_of,
+    first_samples,
     needs_totals,
+    prefix_sum,
     sample_sizes,
 )
+from dliosim.plan.samples.sampler import plan_epoch
 from tests.plan.helpers import placed
 from tests.strategies import datasets, loops, varying_sizes
 

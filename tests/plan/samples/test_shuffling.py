@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.model.counter_rng import key, random_words
-from dliosim.plan.samples.shuffling import TABLE_LIMIT, Permutation, shuffle_buffer_order
+from dliosim.plan.samples.sample_to_file import TABLE_LIMIT, Permutation, shuffle_buffer_order
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 100, TABLE_LIMIT, TABLE_LIMIT + 1, 5041, 10_007, 65_536, 300_001])

@@ -11,7 +11,7 @@ from dliosim.formats.registry import bind
 from dliosim.model import Chunk, Compression, Dataset, Distribution, Layout
 from dliosim.plan.forecast.layout_forecast import guess_places, place_samples
 from dliosim.plan.samples.places import sample_parts
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sample_to_file import sample_sizes
 
 DRAWN = Distribution("normal", (3000.0, 900.0), 1.0, 9000.0)
 LIMITLESS = Distribution("normal", (3000.0, 900.0))

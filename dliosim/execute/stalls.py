@@ -264,7 +264,7 @@ class Watcher(threading.Thread):
         self._last = moving
         if not moved:
             self._note_kernel_call(row)
-        leads = self._is_leader(now)
+        leads = not any(self._is_awake(self._board.rows[lower], now) for lower in range(self._board.place))
         if leads or self._reported:
             self._handle_stall(now, leads)
 
@@ -275,10 +275,6 @@ class Watcher(threading.Thread):
         # Calls that end inside a meeting are no work: a library polls for messages there.
         row.note_call(found.state, found.call, ended and not row.meeting)
         self._calls, self._transfers = found.key, (calls, size)
-
-    def _is_leader(self, now: int) -> bool:
-        """Return whether no lower rank of this node has a watcher that runs."""
-        return not any(self._is_awake(self._board.rows[lower], now) for lower in range(self._board.place))
 
     def _is_awake(self, row: BoardRow, now: int) -> bool:
         """Return whether a rank's own watcher runs. On a busy machine it may be late without being stopped."""

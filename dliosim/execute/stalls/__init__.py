@@ -1,1 +1,0 @@
-"""Stalls: detecting that nothing moves, and naming the ranks that block the others."""
