@@ -58,7 +58,9 @@ def test_a_storage_of_a_rate_feeds_as_many_as_its_rate_allows(
     assert all(one["source"] == "modelled" for one in found["points"])
     for one in found["points"]:
         needed = 10e6 * one["accelerators"]
-        assert one["bytes_per_second"]["mean"] <= 1.01 * min(needed, 23e6)
+        assert one["bytes_per_second"]["mean"] <= 1.1 * min(
+            needed, 23e6
+        )  # what is read ahead before the clock is bytes, too
     assert not (tmp_path / "data").exists()
 
 
