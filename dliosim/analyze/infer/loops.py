@@ -110,9 +110,13 @@ def _count_steps(view: View, computes: Ints, spans: Ints) -> int:
 def _describe_reads(view: View, data: DataFiles, epochs: int, steps: int, has_steps: bool) -> dict[str, Fact]:
     reads, events = data.reads, view.events
     facts: dict[str, Fact] = {}
-    readers, same = mode_of(np.array([_count_readers(reads, rows) for _, rows in group_rows(reads.rank)]))
-    why = "threads or processes of a rank that read at a time"
-    facts["readers"] = Fact(str(readers), why, same >= _SURE)
+    if (events.epoch[data.rows] >= 0).any():
+        lanes = [len(np.unique(reads.lane[rows])) for rows in _epochs_of(reads)]
+    else:
+        lanes = [_count_at_once(reads, rows) for _, rows in group_rows(reads.rank)]
+    readers = 0 if max(lanes) == 1 and not (reads.lane & 0xFFFFFFFF).any() else max(lanes)
+    why = "threads or processes of a rank that read in an epoch"
+    facts["readers"] = Fact(str(readers), why, mode_of(np.array(lanes))[0] == max(lanes))
     facts["batch"] = _describe_batch(data, epochs, steps)
     facts |= _describe_order(reads, epochs)
     layers = np.unique(events.layer[data.rows])
@@ -133,13 +137,16 @@ def _describe_reads(view: View, data: DataFiles, epochs: int, steps: int, has_st
     return facts
 
 
-def _count_readers(reads: SampleReads, rows: Ints) -> int:
-    """Return how many threads of a rank read at a time, each from its first read to its last; 0 for the main one."""
-    lanes = reads.lane[rows]
-    spans = [(reads.begin[own].min(), reads.end[own].max()) for _, some in group_rows(lanes) if len(own := rows[some])]
+def _count_at_once(reads: SampleReads, rows: Ints) -> int:
+    """Return how many threads of a rank read at a time, each from its first read to its last."""
+    spans = [(reads.begin[rows[own]].min(), reads.end[rows[own]].max()) for _, own in group_rows(reads.lane[rows])]
     begins, ends = (np.sort(np.array(each)) for each in zip(*spans, strict=True))
-    most = int((np.arange(1, len(begins) + 1) - np.searchsorted(ends, begins, "right")).max())
-    return 0 if most == 1 and not (lanes & 0xFFFFFFFF).all() and len(spans) == 1 else most
+    return int((np.arange(1, len(begins) + 1) - np.searchsorted(ends, begins, "right")).max())
+
+
+def _epochs_of(reads: SampleReads) -> list[Ints]:
+    """Return the reads of each rank in each epoch."""
+    return [rows for _, rows in group_rows(reads.rank * (int(reads.epoch.max()) + 2) + reads.epoch)]
 
 
 def _describe_batch(data: DataFiles, epochs: int, steps: int) -> Fact:
@@ -270,7 +277,7 @@ def _describe_compute(view: View, computes: Ints, data: DataFiles | None, reader
         return Fact("0 s", "no compute in the trace", False)
     reads = data.reads
     gaps = []
-    for _, rows in group_rows(reads.rank * (int(reads.epoch.max()) + 1) + reads.epoch):
+    for rows in _epochs_of(reads):
         bursts = [_split_bursts(reads, rows[some]) for _, some in group_rows(reads.lane[rows])]
         if readers:  # each begins a batch when one of the rank is used, after the first ones
             gaps += np.diff(np.sort([reads.begin[some[0]] for own in bursts for some in own[1:]])).tolist()

@@ -126,7 +126,6 @@ def _describe(view: View, is_own: Bools, reads: Bools) -> DataFiles:
     written = is_own & events.is_kind("write")
     used = np.unique(events.file[(is_own & reads) | written])
     order = sorted(used.tolist(), key=lambda number: events.files[number])
-    rows = rows[_is_content(view, rows)]
     place = np.full(len(events.files), -1, np.int64)
     place[order] = np.arange(len(order))
     ends = np.zeros(len(order), np.int64)
@@ -136,9 +135,10 @@ def _describe(view: View, is_own: Bools, reads: Bools) -> DataFiles:
     farthest = np.zeros(len(order), np.int64)
     np.maximum.at(farthest, place[events.file[seeks]], events.offset[seeks])
     is_seen = bool((farthest > ends / _WHOLE).mean() < 1 - _SURE)
+    lane = events.process[rows].astype(np.int64) << 32 | events.thread[rows]
+    rows = rows[np.lexsort((events.begin[rows], lane, view.group_of[events.process[rows]]))]
+    rows = rows[_is_content(view, rows)]
     rank, lane = view.group_of[events.process[rows]], events.process[rows].astype(np.int64) << 32 | events.thread[rows]
-    ordered = np.lexsort((events.begin[rows], lane, rank))
-    rows, rank, lane = rows[ordered], rank[ordered], lane[ordered]
     file, size = place[events.file[rows]], view.sizes[rows]
     epoch, step = events.epoch[rows].astype(np.int64), events.step[rows].astype(np.int64)
     visit = find_starts(lane, file, epoch, step)
@@ -194,13 +194,16 @@ def _number_passes(rank: Ints, sample: Ints) -> Ints:
 
 
 def _is_content(view: View, rows: Ints) -> Bools:
-    """Return which reads of a data set are of contents: the small ones of headers are few bytes, and not at samples."""
+    """Return which reads are of contents: those of headers are small, few bytes in all, and follow no large one."""
     size = view.sizes[rows]
     by_size = np.sort(size)
     half = by_size[np.searchsorted(np.cumsum(by_size), by_size.sum() / 2)]
     is_small = size < half / _SMALL
     few = float(size[is_small].sum()) < (1 - _SURE) * float(size.sum()) / 10
-    found: Bools = ~is_small if few else np.ones(len(rows), np.bool_)
+    ends, file = view.events.offset[rows] + size, view.events.file[rows]
+    follows = np.zeros(len(rows), np.bool_)
+    follows[1:] = ~is_small[:-1] & (view.events.offset[rows][1:] == ends[:-1]) & (file[1:] == file[:-1])
+    found: Bools = ~is_small | follows if few else np.ones(len(rows), np.bool_)
     return found
 
 
