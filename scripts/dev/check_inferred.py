@@ -3,7 +3,8 @@
     python scripts/dev/check_inferred.py [--ranks 1 2 3] [--only NAME ...] [--place DIR]
 
 A pattern is inferred if its loops have the same epochs, batch, samples, files and saves as its own, and its saves and
-restores the same bytes, numbers within 2 %. What is marked as a guess is not counted as wrong. The output is a markdown
+restores the same bytes, numbers within 2 %. A batch that is marked as a guess, and the samples that follow from it, are
+not counted as wrong. The output is a markdown
 table, with the values that differ, and how many are inferred, guessed and wrong; the status is 1 if one is wrong.
 """
 
@@ -96,7 +97,8 @@ def main() -> int:
                     row(pattern.stem, ranks, "", str(error).partition("/trace.h5 ")[2], "refused")
                     continue
             differ = find_differences(known, inferred)
-            is_guess = bool(re.search(r"^ *(batch .*# \?|# batch)", text, re.MULTILINE))
+            of_batch = all(name.split()[-1] in ("batch", "samples", "files") for name in differ)
+            is_guess = of_batch and bool(re.search(r"^ *(batch .*# \?|# batch)", text, re.MULTILINE))
             kind = "inferred" if not differ else "guessed" if is_guess else "wrong"
             counts[kind] += 1
             shown = [f"{name} {known.get(name, 0):.6g}, inferred {inferred.get(name, 0):.6g}" for name in differ]
