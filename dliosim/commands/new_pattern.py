@@ -63,7 +63,7 @@ def new_command(parsed: SimpleNamespace) -> int:
         free = " ".join(map(quote_word, [_free_name(given), *source]))
         hint = f"write `dliosim new {free}`, or change the one that is there"
         raise ExecutionError(f"cannot write {path}: it is there already{HELP}{hint}")
-    draft = _draft_pattern(parsed.source, parsed.generated, given.name)
+    draft = _draft_pattern(parsed.source, parsed.generated, parsed.keep_names, given.name)
     renamed = re.sub(r"^workload \w+", f"workload {name}", draft.text, count=1, flags=re.MULTILINE)
     write_new(path, renamed.replace('"NAME/', f'"{name}/'))  # the template has its name in its paths, too
     for line in draft.notes:
@@ -87,7 +87,7 @@ class _Draft:
     ranks: int = 2  #: ranks on which to run it
 
 
-def _draft_pattern(source: str | None, generated: bool, made: str) -> _Draft:
+def _draft_pattern(source: str | None, generated: bool, keep_names: bool, made: str) -> _Draft:
     """Return the pattern that was asked for: a template, a shipped one, or for files or a trace; `made` is its name."""
     if source is None:
         if generated:
@@ -101,7 +101,7 @@ def _draft_pattern(source: str | None, generated: bool, made: str) -> _Draft:
         return _Draft(_read_shipped(source, made))
     folder, files = named
     if _find_trace(folder, files):
-        return _draft_from_trace(source, generated)
+        return _draft_from_trace(source, generated, keep_names)
     if holds_results(source):
         text = f"--from {source}: it has results of dliosim, and no data that a job reads"
         raise UsageError(f"{text}{HELP}write `dliosim report {quote_word(source)}`")
@@ -114,11 +114,11 @@ def _draft_pattern(source: str | None, generated: bool, made: str) -> _Draft:
     return _Draft(text, [*notes, *differences])
 
 
-def _draft_from_trace(source: str, generated: bool) -> _Draft:
+def _draft_from_trace(source: str, generated: bool, keep_names: bool) -> _Draft:
     """Return the pattern of a job by its trace."""
     if generated:
         raise UsageError(f"--generated: {source} is a trace{HELP}leave --generated out: its pattern makes its data")
-    text, notes, ranks = load_named(TRACE_READER)(Path(source))
+    text, notes, ranks = load_named(TRACE_READER)(Path(source), keep_names)
     return _Draft(text, notes, trace=source, ranks=ranks)
 
 

@@ -15,7 +15,7 @@ from dliosim.readable import count, percent
 _ENOUGH: Final = 0.9
 
 
-def make_pattern(trace: Path) -> tuple[str, list[str], int]:
+def make_pattern(trace: Path, keep_names: bool) -> tuple[str, list[str], int]:
     """Return the pattern of a job by its trace, what to know of it, and the ranks of the job.
 
     Raises UsageError for several jobs, TraceError for a trace that is damaged or incomplete.
@@ -23,7 +23,7 @@ def make_pattern(trace: Path) -> tuple[str, list[str], int]:
     jobs = group_jobs([trace])
     if len(jobs) != 1:
         raise UsageError(f"--from {trace}: {len(jobs)} jobs{HELP}name the trace of one, such as {jobs[0][0]}")
-    found = infer_pattern(View(open_trace(jobs[0])))
+    found = infer_pattern(View(open_trace(jobs[0])), keep_names)
     notes = [
         f"it stands for only {percent(share, 2)} of the {what} of the trace"
         for what, share in found.explained.items()

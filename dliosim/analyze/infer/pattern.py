@@ -15,7 +15,7 @@ from dliosim.analyze.infer.saves import SaveFacts, list_saves
 from dliosim.errors import TraceError
 from dliosim.language.settings.phrases import write_distribution, write_size
 from dliosim.model.fitted_sizes import fit_sizes
-from dliosim.readable import count, percent
+from dliosim.readable import count, percent, printable
 
 #: Settings of a loop in the order in which they are written.
 _ORDER: Final = (*("batch", "last batch", "shard", "shuffle", "api", "transfer", "open", "readers", "compute", "sync"),)
@@ -35,8 +35,11 @@ class InferredPattern:
     doubts: int  #: values that are guesses, or unknown
 
 
-def infer_pattern(view: View) -> InferredPattern:
-    """Return the pattern of a job by its trace; TraceError if that is incomplete, or nothing was read or saved."""
+def infer_pattern(view: View, keep_names: bool = False) -> InferredPattern:
+    """Return the pattern of a job by its trace; TraceError if that is incomplete, or nothing was read or saved.
+
+    With `keep_names` comments have the first and the last file of each data set.
+    """
     if view.trace.incomplete:
         raise TraceError(f"{view.trace.path} is incomplete, so its job is unknown: {view.trace.incomplete[0]}")
     if not len(view.events):
@@ -47,7 +50,7 @@ def infer_pattern(view: View) -> InferredPattern:
     if not loops and not saves:
         raise TraceError(f"{view.trace.path} has no reads of data and no saves")
     names = {id(data): f"data{number}" if number > 1 else "data" for number, data in enumerate(datasets, 1)}
-    lines = list(_write_lines(view, datasets, loops, saves, names))
+    lines = list(_write_lines(view, datasets, loops, saves, names, keep_names))
     facts = [fact for some in (*(one.facts for one in loops), *(one.facts for one in saves)) for fact in some.values()]
     explained = _measure_explained(view, datasets, saves)
     shares = ", ".join(f"{percent(share, 3)} of its {what}" for what, share in explained.items())
@@ -62,12 +65,15 @@ def _write_lines(
     loops: Sequence[LoopFacts],
     saves: Sequence[SaveFacts],
     names: dict[int, str],
+    keep_names: bool,
 ) -> Iterator[str]:
     yield f"# What a job did by its trace ({view.trace.source}): each line says from what, and `?` marks guesses"
     yield "dlio 1"
     yield 'workload NAME "as in a trace"'
     for data in datasets:
         yield ""
+        if keep_names:
+            yield from (f"# {printable(path)}" for path in dict.fromkeys([data.paths[0], data.paths[-1]]))
         yield f"dataset {names[id(data)]} {{"
         yield from _lines_of(_describe_files(data, f"NAME/{names[id(data)]}"))
         yield "}"

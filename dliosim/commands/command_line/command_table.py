@@ -497,6 +497,7 @@ COMMANDS: Final = {
                 "what a trace shows (.pfw, .darshan, results of `run --trace`)",
                 dest="source",
             ),
+            _flag("--keep-names", "write names of the files of a trace in comments; without it no name leaves a site"),
             _flag("--generated", "make data like the files of --from, so that layout, chunks and format can vary"),
         ),
         "Writes NAME.dlio, with the lines that most patterns have and what else each may be. Nothing is ever "

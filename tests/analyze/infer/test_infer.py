@@ -281,3 +281,10 @@ def test_a_trace_that_does_not_tell_its_job_is_refused(rows: list[Row], more: di
 def test_no_name_of_a_file_is_in_a_pattern() -> None:
     made = infer([*long_steps(3), *save_at(4, (0,), file="/home/someone/secret{step}/w.pt")])
     assert "secret" not in made.text and "someone" not in made.text
+
+
+def test_names_that_are_kept_are_in_comments(tmp_path: Path) -> None:
+    rows = [read(number * MS, MS // 2, f"/d/a\n}}\x1b[1m{number:03d}.npz", 0, 9000 + number) for number in range(9)]
+    made = infer_pattern(view(rows), keep_names=True)
+    assert made.text.count("# /d/a") == 2
+    compiled(made, tmp_path)
