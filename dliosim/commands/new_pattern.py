@@ -96,15 +96,16 @@ def _draft_pattern(source: str | None, generated: bool, keep_names: bool, made: 
     is_pattern = source.removesuffix(".dlio") in list_names() or source.endswith((".dlio", *ENDINGS))
     named = None if is_pattern else _name_data(Path(source))
     if named is None:
+        text = _read_shipped(source, made)
         if generated:
             raise UsageError(f"--generated: {source} is a pattern{HELP}give files, or their folder, to --from")
-        return _Draft(_read_shipped(source, made))
+        return _Draft(text)
     folder, files = named
     if _find_trace(folder, files):
         return _draft_from_trace(source, generated, keep_names)
     if holds_results(source):
         text = f"--from {source}: it has results of dliosim, and no data that a job reads"
-        raise UsageError(f"{text}{HELP}write `dliosim report {quote_word(source)}`")
+        raise UsageError(f"{text}{HELP}write `dliosim report {quote_word(source)}`, or run it again with --trace")
     text, notes = _write_reader(folder, files), list(_describe_files(folder, files))
     if not generated:
         return _Draft(text, notes, folder)
@@ -127,8 +128,9 @@ def _list_next_lines(draft: _Draft, given: Path, path: Path) -> Iterator[str]:
     shown, place = printable(quote_word(str(path))), draft.place
     if draft.trace:
         results = quote_word(f"{given}-run")
-        yield f"mpiexec -n {draft.ranks} dliosim run {shown} --trace --output {results}"
-        yield f"then, what differs: dliosim analyze {printable(quote_word(draft.trace))} {results}"
+        yield f"mpiexec -n {draft.ranks} dliosim run {shown}    (makes its data)"
+        yield f"then: mpiexec -n {draft.ranks} dliosim run {shown} --trace --output {results}"
+        yield f"what differs: dliosim analyze {printable(quote_word(draft.trace))} {results}"
         return
     shown += f" --dir {printable(quote_word(str(place)))}" if place else ""
     yield f"dliosim check {shown}"

@@ -71,6 +71,10 @@ MAX_TOTAL: Final = 2**62
 #: Size of samples whose sizes are not known. It is not constant, so that no closed form is used for them.
 UNKNOWN_SIZE: Final = Distribution("uniform", (1.0, 1.0))
 
+#: Contents compress because in every period of this many bytes of a sample only the first are random, others are zero.
+#: A run of zeros costs Deflate some 3 bytes: longer periods come closer to the ratio, but need larger samples.
+CONTENT_PERIOD: Final = 256
+
 #: Endings of file names that differ from the format's name, as readers of the format expect them.
 _SUFFIXES: Final = {"indexed": "bin"}
 
@@ -228,6 +232,12 @@ class Dataset:
     def fix_size(self, size: float) -> Dataset:
         """Return the data set with one size for all samples, as in one file when sizes are drawn by file."""
         return replace(self, size=constant(float(size)), sizes="by sample")
+
+    @property
+    def content_ratio(self) -> float:
+        """Return how far contents compress at most: samples begin with random bytes, so small ones compress less."""
+        size, random = self.constant_size, round(CONTENT_PERIOD / self.compressible)
+        return self.compressible if size is None or size >= CONTENT_PERIOD else size / max(min(size, random), 1)
 
     @property
     def column_widths(self) -> tuple[int, ...]:

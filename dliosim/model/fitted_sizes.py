@@ -12,6 +12,8 @@ from dliosim.model.distributions import Distribution, constant
 
 #: Draws by which distributions are compared with sizes.
 _DRAWS: Final = 1 << 14
+#: The share of draws that limits may clip.
+_CLIPPED: Final = 0.4
 
 
 def fit_sizes(sizes: NDArray[np.float64]) -> tuple[Distribution, float]:
@@ -33,5 +35,6 @@ def fit_sizes(sizes: NDArray[np.float64]) -> tuple[Distribution, float]:
         shares = (np.searchsorted(some, every, "right") / len(some) for some in (ordered, made))
         return float(np.abs(next(shares) - next(shares)).max())
 
-    best = min(candidates, key=error)
+    # A pattern warns of limits that clip most draws.
+    best = min((one for one in candidates if sum(one.shares_clamped()) <= _CLIPPED), key=error)
     return best, error(best)

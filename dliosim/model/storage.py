@@ -67,8 +67,8 @@ class StorageModel:
     #: sizes of the calls that were measured: `4 KiB to 1 MiB`; predictions of calls beyond ten times these say so.
     #: Default: `off`
     measured: Annotated[CallSizes | None, Phrase("off | SIZE>=1 to SIZE>=1")] = None
-    #: how far values may be from the truth: `uncertain latency 9 %, tail 20 %`; each draw of a prediction takes others
-    #: within these. Default: `off`
+    #: how far values may be from the truth: `uncertain latency 9 %, tail 20 %`; the range of a prediction reaches from
+    #: all at their worse ends to all at their better ones. Default: `off`
     uncertain: Annotated[tuple[tuple[str, float], ...], Phrase(rule="uncertain")] = ()
 
     def has_measured(self, call: float) -> bool:

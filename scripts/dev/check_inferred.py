@@ -3,8 +3,8 @@
     python scripts/dev/check_inferred.py [--ranks 1 2 3] [--only NAME ...] [--place DIR]
 
 A pattern is inferred if its loops have the same epochs, batch, samples, files and saves as its own, and its saves and
-restores the same bytes, numbers within 2 %. A batch that is marked as a guess, and the samples that follow from it, are
-not counted as wrong. The output is a markdown
+restores the same bytes, numbers within 2 % or, from 20 on, 1. A batch or epochs that are marked
+as a guess, and samples that follow from a batch, are not counted as wrong. The output is a markdown
 table, with the values that differ, and how many are inferred, guessed and wrong; the status is 1 if one is wrong.
 """
 
@@ -22,7 +22,7 @@ from harness import header, mpiexec, orderly, row, run
 
 from dliosim import PATTERNS
 from dliosim.analyze.figures.view import View
-from dliosim.analyze.infer.pattern import infer_pattern
+from dliosim.analyze.infer.pattern import explain_work, infer_pattern
 from dliosim.errors import DliosimError
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Workload
@@ -31,6 +31,8 @@ from dliosim.trace.file import read_trace
 
 #: Numbers within this share of each other are the same.
 _SAME = 0.02
+#: Smaller numbers are the same only if they are equal.
+_FEW = 20
 CLI = (sys.executable, "-m", "dliosim.cli")
 
 Values = dict[str, float]
@@ -58,7 +60,8 @@ def infer(trace: Path, ranks: int) -> tuple[Values, str, float]:
     with tempfile.TemporaryDirectory() as aside:
         file = Path(aside, "inferred.dlio")
         file.write_text(made.text.replace("NAME", "inferred"))
-        return list_values(compile_pattern(file, [], Job(ranks))[0]), made.text, min(made.explained.values())
+        workload = compile_pattern(file, [], Job(ranks))[0]
+        return list_values(workload), made.text, min(explain_work(made.work, workload).values())
 
 
 def find_differences(known: Values, inferred: Values) -> list[str]:
@@ -67,7 +70,9 @@ def find_differences(known: Values, inferred: Values) -> list[str]:
     return [
         name
         for name in names
-        if abs(known.get(name, 0) - inferred.get(name, 0)) > _SAME * max(known.get(name, 0), inferred.get(name, 0))
+        if abs(known.get(name, 0) - inferred.get(name, 0))
+        > max(1.0, _SAME * max(known.get(name, 0), inferred.get(name, 0)))
+        or (known.get(name, 0) < _FEW and known.get(name, 0) != inferred.get(name, 0))
     ]
 
 
@@ -97,8 +102,11 @@ def main() -> int:
                     row(pattern.stem, ranks, "", str(error).partition("/trace.h5 ")[2], "refused")
                     continue
             differ = find_differences(known, inferred)
-            of_batch = all(name.split()[-1] in ("batch", "samples", "files") for name in differ)
-            is_guess = of_batch and bool(re.search(r"^ *(batch .*# \?|# batch)", text, re.MULTILINE))
+            guesses = {
+                head for head in ("batch", "epochs") if re.search(rf"^ *({head} .*# \?|# {head})", text, re.MULTILINE)
+            }
+            guesses |= {"samples", "files"} if "batch" in guesses else set()
+            is_guess = {name.split()[-1] for name in differ} <= guesses
             kind = "inferred" if not differ else "guessed" if is_guess else "wrong"
             counts[kind] += 1
             shown = [f"{name} {known.get(name, 0):.6g}, inferred {inferred.get(name, 0):.6g}" for name in differ]

@@ -42,15 +42,15 @@ def test_the_rate_of_the_servers_decides(slow: str, capsys: pytest.CaptureFixtur
     assert 0.9 * 4e9 < one["bytes_per_second"] <= 4e9
 
 
-def test_the_interval_has_what_is_uncertain(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_range_has_what_is_uncertain(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["predict", "cosmoflow", "--ranks", "64", "--storage", slow, "--json"]
     assert main([*words, "-D", "slow.uncertain=servers 20 %"]) == 0
     busy = json.loads(capsys.readouterr().out)["predicted"][0]["storage_utilization"]
     assert main(words) == 0
     exact = json.loads(capsys.readouterr().out)["predicted"][0]["storage_utilization"]
-    assert (busy["low"] / exact["mean"], busy["high"] / exact["mean"]) == pytest.approx((0.8, 1.2), abs=0.03)
+    assert (busy["low"] / exact["mean"], busy["high"] / exact["mean"]) == pytest.approx((0.8, 1.2), abs=0.1)
     assert main([*words[:-1], "-D", "slow.uncertain=servers 20 %"]) == 0
-    assert "within `uncertain`" in " ".join(capsys.readouterr().out.split())
+    assert "both ends of all that is `uncertain`" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_a_save_does_besides_and_is_not_predicted_is_named(

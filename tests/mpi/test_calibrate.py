@@ -39,7 +39,7 @@ def test_no_parameter_is_better_than_the_storage(tmp_path: Path) -> None:
     assert found.latency * (found.tail / (found.tail - 1) if found.tail else 1) >= 99e-6
     assert {name for name, _ in found.uncertain} <= {"servers", "writes", "stream", "latency", "tail", "metadata"}
     assert all(0 < share < 1 for _, share in found.uncertain)
-    assert found.uncertain  # clocks tick in ns, so five epochs never take the same time
+    assert found.uncertain  # five epochs differ by more than 0.1 % in one of six values
     assert "written: here.dlio" in printed
 
 

@@ -20,7 +20,7 @@ from dliosim.analyze.arrays import (
     split_processes,
     unite_intervals,
 )
-from dliosim.trace.events import KINDS, LAYERS, Events, Trace, layer_number
+from dliosim.trace.events import KINDS, LAYERS, Events, Trace, kind_number, layer_number
 
 #: Operations on files, and those of them that move no bytes.
 OPERATIONS: Final = KINDS[: KINDS.index("compute")]
@@ -112,14 +112,16 @@ class View:
 
     @cached_property
     def basic(self) -> Bools:
-        """The operations of the lowest layer that has their kind on a file, so that no byte counts twice; (n,).
+        """The operations of the lowest layer that a file has, so that no byte counts twice; (n,).
 
-        A file may be written by one layer and read by another.
+        A file may be written by one layer and read by another: reads are those of the lowest layer that reads, writes
+        those of the lowest that writes it.
         """
         rows = np.flatnonzero(self.operations)
-        layers, kinds = len(LAYERS), len(KINDS)
+        layers, kinds = len(LAYERS), 3
         files = self.events.file[rows].astype(np.int64) + 1  # the first is that of events without a file
-        files = files * kinds + self.events.kind[rows]
+        kind = self.events.kind[rows]
+        files = files * kinds + (kind == kind_number("read")) + 2 * (kind == kind_number("write"))
         layer = self.events.layer[rows]
         size = (len(self.events.files) + 1) * kinds * layers
         seen = np.bincount(files * layers + layer, minlength=size).reshape(-1, layers)

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.arrays import Ints
+from dliosim.analyze.arrays import Ints, find_starts
 from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.reads import DataFiles, SampleReads, count_by, find_spans, group_rows, mode_of
 from dliosim.readable import count, percent
@@ -25,6 +25,8 @@ _FEWEST: Final = 8
 _FEW_CALLS: Final = 2
 #: Compute that varies by less of its mean is the same in all steps.
 _STEADY: Final = 0.1
+#: Reads of a sample in an epoch, for each rank, from which on it is read again.
+_AGAIN: Final = 1.5
 #: Fewer groups of reads show no batch.
 _FEWEST_BURSTS: Final = 3
 #: A gap between batches is this many times as long as those within one.
@@ -49,6 +51,7 @@ class LoopFacts:
     epochs: int  #: epochs
     steps: int  #: steps of each rank in an epoch; 0 if they are not known
     begin: int  #: ns
+    has_compute: bool  #: its steps are known by their compute
     facts: dict[str, Fact]  #: settings by their heads
 
 
@@ -57,10 +60,17 @@ def list_loops(view: View, datasets: list[DataFiles]) -> list[LoopFacts]:
     events = view.events
     spans = np.flatnonzero(events.is_kind("epoch"))
     owner = np.full(len(spans), -1, np.int64)
+    most = np.zeros(len(spans), np.int64)  # reads of the data set that has most in each epoch
     for number, data in enumerate(datasets):
         inside = find_spans(view, spans, data.reads.rank, data.reads.begin)
-        owner[np.unique(inside[inside >= 0])] = number
+        many = np.bincount(inside[inside >= 0], minlength=len(spans))
+        owner[many > most] = number
+        most = np.maximum(many, most)
     found = [_describe_loop(view, data, spans[owner == number]) for number, data in enumerate(datasets)]
+    for number, one in enumerate(found):
+        if number and not len(one.spans):  # its steps are those of another loop
+            why = "read between the steps of the first loop, which may read both data sets"
+            one.facts["compute"] = Fact("0 s", why, False)
     computes = np.flatnonzero(events.is_kind("compute"))
     alone = spans[owner == -1]
     within = find_spans(view, alone, view.groups_of(computes), events.begin[computes])
@@ -83,11 +93,17 @@ def _describe_loop(view: View, data: DataFiles | None, spans: Ints) -> LoopFacts
         facts["epochs"] = Fact(str(epochs), f"{percent(share, 2)} of the samples were read as often", share >= _SURE)
     computes = _inside(view, spans, "compute")
     steps = _count_steps(view, computes, spans)
+    if data is not None and not steps:
+        steps = max(int(data.reads.step.max()), 0)
+    again = len(data.reads) / max(data.samples * max(epochs, 1), 1) if data is not None else 0.0
+    if data is not None and again > _AGAIN * len(np.unique(data.reads.rank)):
+        epochs = round(len(data.reads) / data.samples)
+        facts["epochs"] = Fact(str(epochs), "samples were read again within an epoch: as many reads", False)
     if data is not None:
         facts |= _describe_reads(view, data, epochs, steps, len(computes) > 0)
     facts["compute"] = _describe_compute(view, computes, data, int(facts["readers"].value) if data is not None else 0)
     facts["sync"] = _describe_sync(view, spans, len(computes))
-    return LoopFacts(data, spans, epochs, steps, begin, facts)
+    return LoopFacts(data, spans, epochs, steps, begin, len(computes) > 0, facts)
 
 
 def _inside(view: View, spans: Ints, kind: str) -> Ints:
@@ -118,7 +134,7 @@ def _describe_reads(view: View, data: DataFiles, epochs: int, steps: int, has_st
     why = "threads or processes of a rank that read in an epoch"
     facts["readers"] = Fact(str(readers), why, mode_of(np.array(lanes))[0] == max(lanes))
     facts["batch"] = _describe_batch(data, epochs, steps)
-    facts |= _describe_order(reads, epochs)
+    facts |= _describe_order(reads, data.are_placed)
     layers = np.unique(events.layer[data.rows])
     api = "mpi-collective" if layer_number("mpi-io collective") in layers else "posix"
     api = "mpi-independent" if layer_number("mpi-io") in layers and api == "posix" else api
@@ -146,7 +162,7 @@ def _count_at_once(reads: SampleReads, rows: Ints) -> int:
 
 def _epochs_of(reads: SampleReads) -> list[Ints]:
     """Return the reads of each rank in each epoch."""
-    return [rows for _, rows in group_rows(reads.rank * (int(reads.epoch.max()) + 2) + reads.epoch)]
+    return [rows for _, rows in group_rows(_number_rows(reads.rank, reads.epoch))]
 
 
 def _describe_batch(data: DataFiles, epochs: int, steps: int) -> Fact:
@@ -161,6 +177,9 @@ def _describe_batch(data: DataFiles, epochs: int, steps: int) -> Fact:
     ranks = len(np.unique(reads.rank))
     if steps:
         each = len(reads) / ranks / max(epochs, 1) / steps
+        if round(each) <= 1:
+            what = "file" if data.is_whole else "call"
+            return Fact("1 per rank", f"{each:.3g} {what}s a step: a {what} may have several samples", False)
         near = abs(each - round(each)) < 0.1 and each >= 1
         return Fact(f"{max(round(each), 1)} per rank", f"{each:.3g} samples for each step of a rank", near)
     # A thread first reads several batches ahead without a gap.
@@ -179,9 +198,15 @@ def _is_in_order(reads: SampleReads) -> bool:
 
 def _lanes_of(reads: SampleReads) -> list[Ints]:
     """Return the reads of each thread in each epoch."""
-    return [
-        rows for _, rows in group_rows(np.unique(np.stack([reads.lane, reads.epoch]), axis=1, return_inverse=True)[1])
-    ]
+    return [rows for _, rows in group_rows(_number_rows(reads.lane, reads.epoch))]
+
+
+def _number_rows(*columns: Ints) -> Ints:
+    """Return a number for each different row of some columns; (n,)."""
+    order = np.lexsort(columns[::-1])
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(find_starts(*(column[order] for column in columns)))
+    return numbers
 
 
 def _split_bursts(reads: SampleReads, rows: Ints) -> list[Ints]:
@@ -193,28 +218,34 @@ def _split_bursts(reads: SampleReads, rows: Ints) -> list[Ints]:
     ordered = np.sort(gaps)
     jump = int(np.argmax(ordered[1:] / np.maximum(ordered[:-1], 1)))
     is_clear = ordered[jump + 1] > _GAP * max(ordered[jump], 1)
+    if not is_clear:
+        return [rows]
     found: list[Ints] = np.split(rows, np.flatnonzero(gaps >= ordered[jump + 1]) + 1)
-    return found if is_clear else [rows]
+    return found
 
 
-def _describe_order(reads: SampleReads, epochs: int) -> dict[str, Fact]:
+def _describe_order(reads: SampleReads, are_placed: bool) -> dict[str, Fact]:
     """Return the order of samples, and how ranks share them."""
     ranks = len(np.unique(reads.rank))
-    orders = {
-        key: _order_of(reads, rows) for key, rows in group_rows(reads.rank * (1 << 20) + np.maximum(reads.epoch, 0))
-    }
+    passes = [(int(reads.rank[rows[0]]), _order_of(reads, rows)) for rows in _epochs_of(reads)]
+    orders = dict(enumerate(order for _, order in passes))
     long = [order for order in orders.values() if len(order) >= _FEWEST]
     facts: dict[str, Fact] = {}
+    if not are_placed:
+        return {"shuffle": Fact("", "calls of a library have no offsets")}
     if not long:
         facts["shuffle"] = Fact("off", f"fewer than {_FEWEST} samples of a rank in an epoch show no order", False)
         return facts | {"shard": _describe_shard(reads, ranks)}
     ascending = float(np.mean([np.mean(np.diff(order) > 0) for order in long]))
+    lanes = [reads.sample[rows] for rows in _lanes_of(reads) if len(rows) >= _FEWEST]
+    if lanes:  # threads of a rank that read in order meet in any order
+        ascending = max(ascending, float(np.mean([np.mean(np.diff(order) > 0) for order in lanes])))
     if ascending >= _IN_ORDER:
         facts["shuffle"] = Fact("off", f"{percent(ascending, 2)} of samples are behind the one before")
         facts["shard"] = _describe_shard(reads, ranks)
         return facts
     why = f"{percent(ascending, 2)} of samples are behind the one before, as in any order"
-    by_rank = {rank: [order for key, order in orders.items() if key >> 20 == rank] for rank in np.unique(reads.rank)}
+    by_rank = {rank: [order for own, order in passes if own == rank] for rank in np.unique(reads.rank).tolist()}
     pairs = [(own[0], own[1]) for own in by_rank.values() if len(own) > 1]
     if not pairs:
         facts["shuffle"] = Fact(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -14,15 +15,27 @@ from dliosim.analyze.infer.reads import DataFiles, list_data_files
 from dliosim.analyze.infer.saves import SaveFacts, list_saves
 from dliosim.errors import TraceError
 from dliosim.language.settings.phrases import write_distribution, write_size
+from dliosim.model import Workload
 from dliosim.model.fitted_sizes import fit_sizes
+from dliosim.plan.forecast.forecast import forecast
 from dliosim.readable import count, percent, printable
 
 #: Settings of a loop in the order in which they are written.
 _ORDER: Final = (*("batch", "last batch", "shard", "shuffle", "api", "transfer", "open", "readers", "compute", "sync"),)
 #: What a loop of a pattern has by default, so that no line says it.
 _USUAL: Final = {"shard": "by sample", "transfer": "", "last batch": "drop", "api": "posix"}
+#: Verbs of loops.
+_LOOPS: Final = ("train", "evaluate", "infer")
 #: Columns before a comment.
 _WIDTH: Final = 46
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of a trace, but for the writes that made its data sets."""
+
+    parts: dict[str, tuple[float, float]]  #: bytes and calls of loops, saves, restores and other files
+    files: float  #: share of its files that are of data sets and checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +43,7 @@ class InferredPattern:
     """A pattern out of a trace."""
 
     text: str  #: the pattern, with `NAME` for its name
-    explained: dict[str, float]  #: share of the trace's bytes, operations and files that it stands for
+    work: Work  #: what the trace did
     ranks: int  #: ranks of the trace
     doubts: int  #: values that are guesses, or unknown
 
@@ -46,17 +59,15 @@ def infer_pattern(view: View, keep_names: bool = False) -> InferredPattern:
         raise TraceError(f"{view.trace.path} has sums and no calls: record calls, as by DXT or DFTracer")
     datasets = list_data_files(view)
     loops = list_loops(view, datasets)
-    saves = list(list_saves(view, datasets, next((loop for loop in loops if loop.steps), None)))
+    saves = list(list_saves(view, datasets, next((loop for loop in loops if loop.has_compute), None)))
     if not loops and not saves:
         raise TraceError(f"{view.trace.path} has no reads of data and no saves")
     names = {id(data): f"data{number}" if number > 1 else "data" for number, data in enumerate(datasets, 1)}
     lines = list(_write_lines(view, datasets, loops, saves, names, keep_names))
     facts = [fact for some in (*(one.facts for one in loops), *(one.facts for one in saves)) for fact in some.values()]
-    explained = _measure_explained(view, datasets, saves)
-    shares = ", ".join(f"{percent(share, 3)} of its {what}" for what, share in explained.items())
-    text = "\n".join([*lines, "", f"# This stands for {shares}.", ""])
+    text = "\n".join([*lines, ""])
     ranks = len({one.rank for one in view.events.processes if one.rank >= 0}) or len(view.groups)
-    return InferredPattern(text, explained, ranks, sum(not fact.is_sure for fact in facts))
+    return InferredPattern(text, _measure_work(view, datasets, saves), ranks, sum(not fact.is_sure for fact in facts))
 
 
 def _write_lines(
@@ -89,7 +100,7 @@ def _write_lines(
         yield f"prepare {names[id(data)]}"
     if datasets:
         yield "drop caches"
-    main = next((loop for loop in loops if loop.steps), None)
+    main = next((loop for loop in loops if loop.has_compute), None)
     inner = {id(other): outer for outer in loops for other in loops if _is_within(view, other, outer)}
     for number, loop in enumerate(loops):
         if id(loop) in inner:
@@ -134,11 +145,13 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
     seen = f"{len(first):_} were read"
     varied = f"differ from this by {percent(error, 2)} of samples at most"
     why = "as read" if size.is_constant else varied
+    if data.is_divided:
+        why = "the greatest size that divides all calls"
     if not data.is_seen:
         why = "calls that are not in the trace have read more: it moves in the files beyond its reads"
     return {
         "samples": Fact(f"{data.samples}", seen),
-        "size": Fact(write_distribution(size, write_size), why, data.is_seen),
+        "size": Fact(write_distribution(size, write_size), why, data.is_seen and not data.is_divided),
         "layout": Fact(layout, f"{count(files, 'file')}, read {'whole' if data.is_whole else 'in part'}"),
         "format": Fact("raw", f"files end with {data.suffix or 'nothing'}: as many bytes, whatever is in them", False),
         "path": Fact(f'"{path}"', ""),
@@ -194,19 +207,34 @@ def _is_within(view: View, other: LoopFacts, outer: LoopFacts) -> bool:
     return bool(begin >= first and (begin <= last or is_single))
 
 
-def _measure_explained(view: View, datasets: Sequence[DataFiles], saves: Sequence[SaveFacts]) -> dict[str, float]:
-    """Return the shares of the bytes, the operations and the files of a trace that a pattern has."""
-    events = view.events
+def _measure_work(view: View, datasets: Sequence[DataFiles], saves: Sequence[SaveFacts]) -> Work:
+    """Return the work of a trace: that of data sets and checkpoints, by verbs, and all of it."""
+    events, moved = view.events, view.bytes
+    reads, writes = (view.basic & events.is_kind(kind) & (moved > 0) for kind in ("read", "write"))
+    is_data, is_saved = np.zeros(len(events), np.bool_), np.zeros(len(events), np.bool_)
     paths = {path for data in datasets for path in data.paths}
-    is_data = np.array([path in paths for path in events.files] + [False])
-    used = is_data[events.file]
+    is_data = np.array([path in paths for path in events.files] + [False])[events.file]
     for one in saves:
-        used = used | one.rows
-    moved, every = view.bytes, view.operations
-    with_files = every & (events.file >= 0)
-    files = len(np.unique(events.file[with_files & used])) / max(len(np.unique(events.file[with_files])), 1)
-    return {
-        "bytes": float(moved[used].sum() / max(moved.sum(), 1)),
-        "operations": float((used & every).sum() / max(every.sum(), 1)),
-        "files": files,
-    }
+        is_saved |= one.rows
+    used = {"loop": reads & is_data, "save": writes & is_saved, "restore": reads & is_saved}
+    other = (reads | writes) & ~is_data & ~is_saved
+    parts = {verb: (float(moved[rows].sum(dtype=float)), float(rows.sum())) for verb, rows in used.items()}
+    parts["other"] = float(moved[other].sum(dtype=float)), float(other.sum())
+    with_files = view.operations & (events.file >= 0)
+    files = [len(np.unique(events.file[with_files & some])) for some in (is_data | is_saved, True)]
+    return Work(parts, files[0] / max(files[1], 1))
+
+
+def explain_work(work: Work, workload: Workload) -> dict[str, float]:
+    """Return the shares of the bytes, the calls and the files of a trace that a workload has, by its plan."""
+    planned: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for phase in forecast(workload).phases:
+        verb = phase.verb if phase.verb in ("save", "restore") else "loop" if phase.verb in _LOOPS else ""
+        for place, figure in enumerate((phase.bytes, phase.calls)):
+            planned[verb][place] += figure.total * phase.times
+    shares = {}
+    for place, what in enumerate(("bytes", "calls")):
+        every = sum(amounts[place] for amounts in work.parts.values())
+        same = sum(min(amounts[place], planned[verb][place]) for verb, amounts in work.parts.items() if verb != "other")
+        shares[what] = same / every if every else 1.0
+    return {**shares, "files": work.files}

@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Final
 
 import numpy as np
@@ -16,16 +15,19 @@ from dliosim.analyze.figures.view import PURPOSES, View
 
 #: A data set has this share of the bytes of all data sets, or none of its files matters.
 _MATTERS: Final = 0.01
+#: Folders from this number on next to each other, with files of one ending, are the classes of one data set.
+_CLASSES: Final = 4
 #: The share of a file's reads that are within epochs from which on it is data.
 _SURE: Final = 0.9
 #: A visit of a file reads it whole from this share of its bytes on.
 _WHOLE: Final = 0.8
 #: Calls this many times as small as those that read half of the bytes are of headers, if they are few bytes.
 _SMALL: Final = 64
-#: Samples of all reads together, at most: 10 GB.
-_MOST_SAMPLES: Final = 100_000_000
+#: Samples of calls that are divided: as many of all reads together at most, and no smaller ones; bytes.
+_MOST_SAMPLES: Final = 10_000_000
+_LEAST: Final = 512
 #: More samples than this are in no call.
-_MOST_OF_CALL: Final = 1 << 16
+_MOST_OF_CALL: Final = 1 << 12
 #: Calls of one size from which on they may be pieces of samples: no library cuts smaller ones.
 _PIECE: Final = 4096
 
@@ -57,23 +59,25 @@ class DataFiles:
     samples: int  #: different samples that were read, or written before
     is_whole: bool  #: each file is a sample
     piece: int  #: bytes of the calls that read a part of a sample; 0 if one call reads it
+    are_placed: bool  #: False if calls say no offsets
+    is_divided: bool  #: True if calls read several samples, by the greatest divisor of their bytes
     is_seen: bool  #: False if calls moved in the files farther than all reads that were recorded
 
     @property
     def folders(self) -> int:
         """Return the number of folders that have its files."""
-        return len({PurePosixPath(path).parent for path in self.paths})
+        return len({path.rpartition("/")[0] for path in self.paths})
 
     @property
     def suffix(self) -> str:
         """Return the ending of the files' names."""
-        return PurePosixPath(self.paths[0]).suffix.lower()
+        return _find_suffix(self.paths[0])
 
 
 def list_data_files(view: View) -> list[DataFiles]:
     """Return the data sets that were read, in the order of their first reads; files of little matter are left out."""
     events = view.events
-    reads = view.basic & events.is_kind("read") & (view.bytes > 0)
+    reads = view.basic & events.is_kind("read") & (view.bytes > 0) & (events.file >= 0)
     reads &= np.append(_find_data(view, reads), False)[events.file]
     numbers = _number_families(events.files)
     family = np.append(numbers, -1)[events.file]
@@ -111,14 +115,25 @@ def find_spans(view: View, spans: Ints, rank: Ints, time: Ints) -> Ints:
 
 
 def _number_families(paths: tuple[str, ...]) -> Ints:
-    """Return the number of each file's family: files of one ending, in folders that differ by a number."""
+    """Return the number of each file's family: files of one ending, in folders that differ by numbers or are many."""
+    places = [(path.rpartition("/")[0], _find_suffix(path)) for path in paths]
+    plain = {folder: re.sub(r"\d+", "#", folder) for folder in {folder for folder, _ in places}}
+    siblings: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for folder, suffix in places:
+        siblings[plain[folder].rpartition("/")[0], suffix].add(plain[folder])
     known: dict[tuple[str, str], int] = {}
     found = []
-    for path in paths:
-        place = PurePosixPath(path)
-        folder = "/".join("#" if re.fullmatch(r"\d+", part) else part for part in place.parent.parts)
-        found.append(known.setdefault((folder, place.suffix.lower()), len(known)))
+    for folder, suffix in places:
+        parent = plain[folder].rpartition("/")[0]
+        is_class = len(siblings[parent, suffix]) >= _CLASSES
+        found.append(known.setdefault((f"{parent}/*" if is_class else plain[folder], suffix), len(known)))
     return np.array(found, np.int64)
+
+
+def _find_suffix(path: str) -> str:
+    """Return the ending of a file's name if it is a plain one: others may be names."""
+    match = re.search(r"[^/](\.[A-Za-z][A-Za-z0-9]{0,9})$", path)
+    return match[1].lower() if match else ""
 
 
 def _describe(view: View, is_own: Bools, reads: Bools) -> DataFiles:
@@ -159,6 +174,9 @@ def _describe(view: View, is_own: Bools, reads: Bools) -> DataFiles:
     call = np.repeat(np.arange(len(length)), many)  # the call of each sample
     within = np.arange(len(call)) - np.repeat(np.cumsum(many) - many, many)
     offset = np.zeros(len(call), np.int64) if is_whole else events.offset[rows][first][call] + within * unit
+    are_placed = is_whole or bool((offset >= 0).mean() > _SURE)
+    if not are_placed:  # calls of a library: each is a sample of its epoch
+        offset = np.arange(len(call)) - np.searchsorted(np.sort(epoch[first][call]), epoch[first][call])
     known, sample = np.unique(np.stack([file[first][call], offset]), axis=1, return_inverse=True)
     by_time = np.lexsort((within, events.begin[rows][first][call], rank[first][call]))
     starts, ends_of = first[call][by_time], last[call][by_time]
@@ -175,11 +193,20 @@ def _describe(view: View, is_own: Bools, reads: Bools) -> DataFiles:
     samples = known.shape[1] + len(np.setdiff1d(np.arange(len(order)), file))
     if not is_whole and written.any():  # these writes made the files, so that their size is known
         mean, lowest = float(found.size.mean()), int(offset.min())
-        in_all = float((ends - lowest).sum()) / mean
+        in_all = float(np.maximum(ends - lowest, 0).sum()) / mean
         # If few were read, the first of a file may not be among them.
-        samples = round(in_all if samples > _WHOLE * in_all else float((ends - lowest % mean).sum()) / mean)
+        more = in_all if samples > _WHOLE * in_all else float(np.maximum(ends - lowest % mean, 0).sum()) / mean
+        samples = max(round(more), samples)
     return DataFiles(
-        tuple(events.files[number] for number in order), is_own & reads, found, samples, is_whole, piece, is_seen
+        tuple(events.files[number] for number in order),
+        is_own & reads,
+        found,
+        samples,
+        is_whole,
+        piece,
+        are_placed,
+        unit > 0,
+        is_seen,
     )
 
 
@@ -213,8 +240,9 @@ def _common_size(length: Ints) -> int:
     Samples next to each other are read at once, and fewer of them at the end of a file. 0 if a call is a sample.
     """
     most, unit = int(length.max()), int(np.gcd.reduce(length))
-    is_several = unit < most < _MOST_OF_CALL * unit and (length == most).mean() > 0.5
-    is_several = is_several and bool(length.sum() < _MOST_SAMPLES * unit)
+    is_several = _LEAST <= unit < most < _MOST_OF_CALL * unit and (length == most).mean() > 0.5
+    # One smaller length may be the rest of a file: any divisor of two lengths would be a sample.
+    is_several = is_several and len(np.unique(length)) > 2 and bool(length.sum() < _MOST_SAMPLES * unit)
     return unit if is_several else 0
 
 
@@ -266,9 +294,8 @@ def mode_of(values: Ints) -> tuple[int, float]:
 
 
 def group_rows(keys: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yield each key and its rows."""
-    rows: dict[int, list[int]] = defaultdict(list)
-    for row, key in enumerate(keys.tolist()):
-        rows[key].append(row)
-    for key, some in rows.items():
-        yield key, np.array(some, np.int64)
+    """Yield each key and its rows, in order."""
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(find_starts(keys[order]))
+    for rows in np.split(order, starts[1:]) if len(order) else ():
+        yield int(keys[rows[0]]), rows

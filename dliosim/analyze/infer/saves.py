@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -43,18 +45,19 @@ def list_saves(view: View, datasets: Sequence[DataFiles], loop: LoopFacts | None
     writes = is_kept & view.basic & events.is_kind("write") & (view.bytes > 0)
     is_late = events.begin >= (loop.begin if loop is not None else np.iinfo(np.int64).max)
     rows = np.flatnonzero(writes & (view.purpose("checkpoint") | (view.purpose("data set") & is_late)))
-    folders = np.array([_top_folder(path) for path in events.files])
-    for folder in dict.fromkeys(folders[events.file[rows]].tolist()):
-        own = np.append(folders == folder, False)[events.file] & is_kept
+    is_file = np.isin(events.file, events.file[rows]) | view.purpose("checkpoint")  # one may have another name later
+    files = np.unique(events.file[is_kept & is_file])
+    names = np.array(_name_families([events.files[number] for number in files.tolist()]))
+    for name in dict.fromkeys(names[np.isin(files, events.file[rows])].tolist()):
+        own = np.isin(events.file, files[names == name]) & is_kept
         yield _describe(view, own, loop)
 
 
-def _top_folder(path: str) -> str:
-    """Return the folder of a checkpoint, without the parts that number it."""
-    folder = PurePosixPath(path).parent
-    while any(letter.isdigit() for letter in folder.name):
-        folder = folder.parent
-    return str(folder)
+def _name_families(paths: Sequence[str]) -> list[str]:
+    """Return the family of each file of checkpoints: their folders below all, without the parts that have numbers."""
+    folders = [path.rpartition("/")[0] for path in paths]
+    above = len(os.path.commonpath(folders).split("/")) if folders and all(folders) else 0
+    return ["/".join(part for part in one.split("/")[above:] if not re.search(r"\d", part)) for one in folders]
 
 
 def _describe(view: View, own: Bools, loop: LoopFacts | None) -> SaveFacts:
@@ -85,7 +88,10 @@ def _describe(view: View, own: Bools, loop: LoopFacts | None) -> SaveFacts:
     call, share = mode_of(view.bytes[writes])
     if share > 0.5 and call >= 4096 and len(writes) > 2 * saves * files:
         facts["transfer"] = Fact(format_bytes(call), "most calls that write")
-    flushed = int((own & events.is_kind("fsync")).sum())
+    elif len(writes) > saves * files:
+        facts["transfer"] = Fact(format_bytes(-(-total // len(writes))), "the mean of calls of different sizes", False)
+    buffers = [number for number, name in enumerate(events.names) if "flush" in name]  # to the kernel alone
+    flushed = int((own & view.basic & events.is_kind("fsync") & ~np.isin(events.name, buffers)).sum())
     facts["fsync"] = Fact("on" if flushed >= saves else "off", f"{count(flushed, 'fsync')} for {count(saves, 'save')}")
     cadence = _find_cadence(view, writes, rank, number, loop)
     return SaveFacts(own, saves, *_count_restores(view, own, each, ranks), cadence, facts)
@@ -121,9 +127,13 @@ def _number_saves(view: View, own: Bools, writes: Ints) -> Ints:
     Saves have folders of their own, or else they open their files after other steps.
     """
     events = view.events
-    folders = np.unique([str(PurePosixPath(path).parent) for path in events.files], return_inverse=True)[1]
+    folders = np.unique([path.rpartition("/")[0] for path in events.files], return_inverse=True)[1]
     order = folders.astype(np.int64)[events.file[writes]]
-    if len(np.unique(order)) == 1:
+    spans = sorted(
+        (int(times.min()), int(times.max()))
+        for times in (events.begin[writes[order == one]] for one in np.unique(order))
+    )
+    if any(later < end for (_, end), (later, _) in pairwise(spans)) or len(spans) == 1:  # not of one save each
         opens = np.flatnonzero(own & view.basic & events.is_kind("open"))
         times = events.begin[opens]
         steps = _count_steps_before(view, view.groups_of(opens), times)
@@ -160,4 +170,4 @@ def _find_cadence(view: View, writes: Ints, rank: Ints, number: Ints, loop: Loop
     same = np.diff(steps)[np.diff((steps - 1) // epoch) == 0]
     about = float(same.mean()) if len(same) else float(place.min())
     every = min(range(epoch // (many + 1) + 1, epoch // many + 1), key=lambda one: abs(one - about), default=int(about))
-    return f"every {count(every, 'step')}"
+    return f"every {count(max(every, 1), 'step')}"

@@ -156,7 +156,7 @@ def format_changes(changes: Changes, names: Sequence[str]) -> str:
     """Return what changed from one job to another, as text."""
     lines = _wrap([f"From {names[0]} to {names[1]}:"])
     differs = ", ".join(one.what for one in changes.others)
-    verdict = f"not the same I/O: other {differs}" if differs else "the same I/O"
+    verdict = f"not the same I/O: other {differs}" if differs else "the same I/O, as far as both traces say"
     lines += _wrap([f"{verdict}; within 5 %: {', '.join(changes.same) or 'nothing'}"])
     for word, found in (("new", changes.appeared), ("gone", changes.gone)):
         lines += _wrap([f"{word}: {one.insight.name}: {one.found.words}" for one in found if one.found])

@@ -13,11 +13,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.payload.payload_format import PERIOD, dress_function, fill_part
+from dliosim.execute.payload.payload_format import dress_function, fill_part
 from dliosim.formats.protocols import ENCODED, Column, ExistingFiles, FileIndex, Filter, Framed
 from dliosim.formats.registry import bind
 from dliosim.model import Chunk, Compression, Dataset, Layout, Shape, constant
 from dliosim.model.counter_rng import key
+from dliosim.model.dataset import CONTENT_PERIOD
 from dliosim.model.fitted_sizes import fit_sizes
 from dliosim.readable import count
 
@@ -60,20 +61,24 @@ def describe_files(found: Dataset, files: ExistingFiles, root: Path, path: str) 
     base = replace(found, source="", found="", counts=None, names=(), path=path, layout=layout, parts=1)
     base = replace(base, compress=_find_codec(first, notes), chunk=_find_chunk(first))
     sizes, are_by_file = _sample_sizes(base, indexes)
-    size, error = fit_sizes(sizes)
+    # Sizes of files count by their samples: exactly up to as many as are drawn to compare them.
+    each = np.array([one.samples for one in indexes]) if are_by_file else np.ones(len(sizes), np.int64)
+    size, error = fit_sizes(np.repeat(sizes, np.maximum(each // max(each.sum() >> 14, 1), 1)))
     base = replace(base, size=size)
     if are_by_file and not size.is_constant and layout.kind != "file per sample":
         base = replace(base, sizes="by file")
     base = _split_arrays(base, bind(found).shape(names[0]), len(indexes[0].columns), notes)
     stored = sum(int(column.length.sum()) for one in indexes for column in one.columns)
     if base.compress is not None:
-        ratio, unit = float(sizes.mean()) * found.samples / max(stored, 1), first.unit_bytes
+        ratio, unit = float(np.dot(sizes, each)) / max(stored, 1), first.unit_bytes
     else:
         ratio, unit = _measure_ratio(names, indexes), _PIECE
     # Text and images are made by rules of their own.
     if bind(replace(base, compressible=2.0)).refuse() is None:
         base = replace(base, compressible=_fit_ratio(base, ratio, unit))
-    known = (stored + sum(one.touched for one in files.indexes)) / sum(one.size for one in files.indexes)
+    if len({tuple(step.name for step in one.columns[0].filters) for one in indexes}) > 1:
+        notes.append("files are not compressed in one way: here as the first one is")
+    known = (stored + sum(one.touched for one in files.indexes)) / max(sum(one.size for one in files.indexes), 1)
     return Lookalike(base, min(known, 1.0), ratio, error, tuple(notes))
 
 
@@ -179,19 +184,19 @@ def _fit_ratio(base: Dataset, ratio: float, unit: int) -> float:
     rows = max(min(unit * base.parts, _PIECE) // length, 1)
 
     def reach(random: int) -> float:
-        dress = dress_function(bind(replace(base, compressible=PERIOD / random)))
+        dress = dress_function(bind(replace(base, compressible=CONTENT_PERIOD / random)))
         made = np.empty((rows, length), np.uint8)
         for row in range(rows):
             fill_part(dress, key(base.seed, "ratio", row), 0, made[row].data)
         arrays = made.reshape(rows, base.parts, -1).transpose(1, 0, 2)
         return made.size / sum(encode(array.tobytes()) for array in arrays)
 
-    low, high = 1, PERIOD  # random bytes of a period: the most that compress as far, and the fewest that do not
+    low, high = 1, CONTENT_PERIOD  # random bytes of a period: the most that compress as far, and the fewest that do not
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if reach(middle) >= ratio else (low, middle)
     nearest = min(low, high, key=lambda random: abs(math.log(reach(random) / ratio)))
-    return float(f"{PERIOD / nearest:.5g}")
+    return float(f"{CONTENT_PERIOD / nearest:.5g}")
 
 
 def _encoder(codec: Compression | None) -> Callable[[bytes], int]:

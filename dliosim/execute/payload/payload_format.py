@@ -26,15 +26,12 @@ from dliosim.execute.payload.sample_bytes import (
 from dliosim.formats.protocols import Dressed, Format
 from dliosim.model import Checkpoint, Part
 from dliosim.model.counter_rng import key
+from dliosim.model.dataset import CONTENT_PERIOD
 from dliosim.plan.checkpoints.layout import Segment
 
 Bytes: TypeAlias = NDArray[np.uint8]
 #: Makes contents from random bytes and their place in the sample: of each byte, or of the first
 Dress: TypeAlias = Callable[[Bytes, NDArray[np.int64] | int], Bytes]
-
-#: Contents compress because in every period of this many bytes only the first are random, and the rest are zero. A run
-#: of zeros costs Deflate some 3 bytes: longer periods come closer to the ratio asked for, but need larger samples.
-PERIOD = 256
 
 _AT_ONCE = 1 << 17  # bytes that are made again together to be compared
 _DRESSED = 1 << 20  # bytes that are made into contents together
@@ -42,24 +39,24 @@ _DRESSED = 1 << 20  # bytes that are made into contents together
 
 def dress_function(form: Format) -> Dress | None:
     """Return the function that makes a data set's contents from random bytes; None if they are only random."""
-    random = round(PERIOD / form.dataset.compressible)
+    random = round(CONTENT_PERIOD / form.dataset.compressible)
     if isinstance(form, Dressed):
         dress = form.dress
         return lambda data, place: dress(_thin_bytes(data, place, random), place)
-    return None if random >= PERIOD else lambda data, place: _thin_bytes(data, place, random)
+    return None if random >= CONTENT_PERIOD else lambda data, place: _thin_bytes(data, place, random)
 
 
 def _thin_bytes(data: Bytes, place: NDArray[np.int64] | int, random: int) -> Bytes:
-    """Zero all but the first `random` of every PERIOD bytes, in place."""
-    if random >= PERIOD:
+    """Zero all but the first `random` of every CONTENT_PERIOD bytes, in place."""
+    if random >= CONTENT_PERIOD:
         return data
     if not isinstance(place, int):
-        data[place % PERIOD >= random] = 0
+        data[place % CONTENT_PERIOD >= random] = 0
         return data
-    head = min(-place % PERIOD, len(data))
-    data[:head][np.arange(place, place + head) % PERIOD >= random] = 0
-    whole = (len(data) - head) // PERIOD * PERIOD
-    data[head : head + whole].reshape(-1, PERIOD)[:, random:] = 0
+    head = min(-place % CONTENT_PERIOD, len(data))
+    data[:head][np.arange(place, place + head) % CONTENT_PERIOD >= random] = 0
+    whole = (len(data) - head) // CONTENT_PERIOD * CONTENT_PERIOD
+    data[head : head + whole].reshape(-1, CONTENT_PERIOD)[:, random:] = 0
     data[head + whole :][random:] = 0
     return data
 

@@ -118,7 +118,7 @@ class Hdf5(protocols.Resolved, protocols.LibraryReadable):
             units = -(-count // chunk[0]) * found.units
             stored = np.full(found.units, found.unit_bytes, np.int64)
             if filters:  # padding is zeros, which take next to nothing
-                contents = geometry.content_elements(part, chunk) * ELEMENTS[part.element] / self.dataset.compressible
+                contents = geometry.content_elements(part, chunk) * ELEMENTS[part.element] / self.dataset.content_ratio
                 stored = np.maximum(1, contents.round().astype(np.int64))
             touched += units * _CHUNK_ENTRY
             end += units * _CHUNK_ENTRY

@@ -191,7 +191,7 @@ class DeflatedNpz(Npz, protocols.Built):
         """Return one unit, of the samples' bytes divided by `compressible`."""
         each = self.size
         array = npy_header.array_header(self.dataset, count, count * each)
-        stored = len(array) + round(count * each / self.dataset.compressible)
+        stored = len(array) + round(count * each / self.dataset.content_ratio)
         member = zip_headers.ZipMember(_FILE, zip_headers.DEFLATED, 0, stored, len(array) + count * each)
         offset = len(zip_headers.local_header(member))
         last = len(zip_headers.trailer(member, offset + stored))

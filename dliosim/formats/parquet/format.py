@@ -152,7 +152,7 @@ class Parquet(protocols.Built, protocols.LibraryReadable):
         dataset, most = self.dataset, self.batch
         rows = np.full(-(-count // most), most, np.int64)
         rows[-1:] = count - most * (len(rows) - 1)
-        shrink = dataset.compressible if dataset.compress is not None else 1.0
+        shrink = dataset.content_ratio if dataset.compress is not None else 1.0
         widths = np.array(dataset.column_widths)[:, np.newaxis]
         levels = np.array([_level_bytes(one, rows) for one in _column_types(dataset)])
         plain = rows * widths + levels + _PAGE_HEADER * -(-rows * widths // _PAGE)  # (columns, row groups)

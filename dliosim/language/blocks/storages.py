@@ -43,7 +43,9 @@ def _read_shares(settings: Settings, node: SyntaxNode) -> tuple[tuple[str, float
     for one in node.children:
         *words, amount = one.children
         name, place = " ".join(word.text for word in words), join_spans(words[0].span, words[-1].span)
-        given = [head for head in UNCERTAIN if settings.find_line(head) is not None]
+        given = [
+            head for head in UNCERTAIN if (line := settings.find_line(head)) is not None and line.phrase.text != "off"
+        ]
         if name not in given:
             hint = join_hints(suggest_word(name, given), f"values here: {', '.join(given)}")
             raise mistake("E104", f"`{name}` has no value that could be uncertain", place, "not given here", hint=hint)

@@ -14,7 +14,7 @@ from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.forecast_types import Forecast
-from dliosim.plan.predict.draws import DRAWS, draw_storages
+from dliosim.plan.predict.draws import DRAWS, list_ends
 from dliosim.plan.predict.flushes import BatchCalls, Flush, list_flushes, share_behind
 from dliosim.plan.predict.queues import mean_latency
 from dliosim.plan.predict.saves import SavePrediction, predict_saves
@@ -53,8 +53,8 @@ class Prediction:
 
     loop: Loop  #: the loop
     utilization: float  #: storage-limited utilization
-    lowest: float  #: the same of the draw with the lowest
-    highest: float  #: the same of the draw with the highest
+    lowest: float  #: the lowest of the draws, and with all that is uncertain at its worse end
+    highest: float  #: the highest of the draws, and with all that is uncertain at its better end
     step: float  #: time of a step after the first; seconds
     ideal_step: float  #: the same if reads took no time
     first_step: float  #: time of the first step, in which nothing was read ahead; seconds
@@ -111,11 +111,12 @@ def predict_loop(
     def run(one: StorageModel | None, draw: int, writes: Sequence[Flush] = ()) -> EpochTimes:
         return run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw, node_ranks, writes)
 
-    drawn = [place_files(one) for one in draw_storages(storage, workload.seed)]
-    times = [run(used, draw, writes) for draw, (used, writes) in enumerate(drawn)]
+    ends = [place_files(one) for one in list_ends(storage)]
     storage, flushes = place_files(storage)
+    times = [run(storage, draw, flushes) for draw in range(DRAWS)]
+    times_at_ends = [run(used, 0, writes) for used, writes in ends]
     slowed = {
-        flush.cadence.checkpoint: (flush.seconds, tuple(writes[number].seconds for _, writes in drawn))
+        flush.cadence.checkpoint: (flush.seconds, tuple(writes[number].seconds for _, writes in ends))
         for number, flush in enumerate(flushes)
     }
     saves = tuple(one.slow_down(*slowed[one.checkpoint]) if one.checkpoint in slowed else one for one in saves)
@@ -123,8 +124,9 @@ def predict_loop(
     same = loop.compute.time.is_constant
     ideal = [run(None, 0)] * DRAWS if same else [run(None, draw) for draw in range(DRAWS)]
     # Without a second step the first one is all there is.
-    taken, least = ([one.others or one.first for one in each] for each in (times, ideal))
+    taken, least, at_ends = ([one.others or one.first for one in each] for each in (times, ideal, times_at_ends))
     reached = [min(without / time, 1.0) for without, time in zip(least, taken, strict=True)]
+    outer = [min(least[0] / time, 1.0) for time in at_ends]
     step, ideal_step = (statistics.fmean(each) / max(steps - 1, 1) for each in (taken, least))
     alone = _seconds_alone(loop, demand, storage, job, node_ranks, ideal_step)
     alone["saves"] = sum(_flush_seconds(each, loop, demand.call, step, storage) for each in flushes)
@@ -132,8 +134,8 @@ def predict_loop(
     return Prediction(
         loop,
         mean,
-        min(reached),
-        max(reached),
+        min(reached + outer),
+        max(reached + outer),
         step,
         ideal_step,
         statistics.fmean(one.first for one in times),

@@ -11,7 +11,7 @@ from dliosim.model.checkpoint import Checkpoint
 from dliosim.model.storage import StorageModel
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.forecast_types import Forecast, PhaseForecast
-from dliosim.plan.predict.draws import draw_storages
+from dliosim.plan.predict.draws import list_ends
 from dliosim.plan.predict.queues import mean_latency
 
 #: What may limit a save; `rank` is the chain of calls of the rank that has most.
@@ -27,14 +27,14 @@ class SavePrediction:
     times: int  #: how often it is done in a run
     bytes: float  #: bytes of all ranks
     seconds: float  #: time until all ranks have written or read theirs
-    draws: tuple[float, ...]  #: the same with each draw of what is uncertain
+    at_ends: tuple[float, ...]  #: the same with all that is uncertain at its worse end, and at its better one
     limit: SaveLimit  #: what takes that long
     in_background: bool  #: steps continue meanwhile
     part_of: str  #: text of `Checkpoint.describe_part`
 
-    def slow_down(self, seconds: float, draws: tuple[float, ...]) -> SavePrediction:
+    def slow_down(self, seconds: float, at_ends: tuple[float, ...]) -> SavePrediction:
         """Return a save in the background with the time that it takes next to reads; any other as it is."""
-        return replace(self, seconds=seconds, draws=draws) if self.in_background else self
+        return replace(self, seconds=seconds, at_ends=at_ends) if self.in_background else self
 
 
 def predict_saves(
@@ -51,14 +51,14 @@ def predict_saves(
         files = count_saved_files(checkpoint, phase)
         alone = seconds_of_parts(phase, files, storage, node_ranks)
         limit = max(alone, key=lambda part: alone[part])
-        drawn = draw_storages(storage, workload.seed)
+        ends = list_ends(storage)
         yield SavePrediction(
             phase.name,
             phase.verb,
             phase.times,
             phase.bytes.total,
             alone[limit],
-            tuple(max(seconds_of_parts(phase, files, one, node_ranks).values()) for one in drawn),
+            tuple(max(seconds_of_parts(phase, files, one, node_ranks).values()) for one in ends),
             limit,
             phase.verb == "save" and checkpoint.background is not None,
             checkpoint.describe_part(checkpoint.split(workload.job.ranks)),

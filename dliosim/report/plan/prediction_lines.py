@@ -127,16 +127,15 @@ def _time_between(whole: Prediction, save: SavePrediction) -> float | None:
     return whole.epoch_seconds * whole.loop.epochs / save.times
 
 
-def _times_of_draws(one: SavePrediction) -> str | None:
-    """Return the shortest and the longest time of the draws; None if they are the same."""
-    low, high = (seconds(value, 3) for value in (min(one.draws), max(one.draws)))
-    return f"{low} to {high}" if low != high else None
+def _range_of_times(one: SavePrediction) -> str | None:
+    """Return the shortest and the longest time by what is uncertain; None if nothing is."""
+    return f"{seconds(min(one.at_ends), 3)} to {seconds(max(one.at_ends), 3)}" if one.at_ends else None
 
 
 _SAVE_COLUMNS: Final[list[Column[SaveRow]]] = [
     Column("bytes", lambda one: one.save.bytes, size_cell),
     Column("time", lambda one: one.save.seconds, time_cell),
-    Column("draws", lambda one: _times_of_draws(one.save), lambda text: text or ABSENT, optional=True),
+    Column("range", lambda one: _range_of_times(one.save), lambda text: text or ABSENT, optional=True),
     Column("rate", lambda one: one.save.bytes / one.save.seconds if one.save.seconds else None, rate_cell),
     Column("limit", lambda one: one.save.limit, str),
     Column("every", lambda one: one.between, time_cell, optional=True),
@@ -145,7 +144,7 @@ _SAVE_COLUMNS: Final[list[Column[SaveRow]]] = [
 
 
 def range_of_draws(one: Prediction) -> Spread:
-    """Return the storage-limited utilization with its range over the draws."""
+    """Return the storage-limited utilization with its range over the draws and by what is uncertain."""
     return Spread(one.utilization, one.lowest, one.highest)
 
 
@@ -199,7 +198,7 @@ def _describe_range(one: Prediction, storage: StorageModel) -> str:
 
 
 def _draws(one: Prediction, storage: StorageModel) -> str:
-    values = ", each with other values within `uncertain`" if storage.uncertain else ""
+    values = ", and both ends of all that is `uncertain`" if storage.uncertain else ""
     return f"{DRAWS} draws of {count(one.steps, 'step')}{values}"
 
 
@@ -280,8 +279,8 @@ def save_content(row: SaveRow) -> dict[str, object]:
         "times": save.times,
         "bytes": save.bytes,
         "seconds": save.seconds,
-        "seconds_low": min(save.draws),
-        "seconds_high": max(save.draws),
+        "seconds_low": min(save.at_ends, default=save.seconds),
+        "seconds_high": max(save.at_ends, default=save.seconds),
         "limited_by": save.limit,
         "in_background": save.in_background,
         "between_seconds": row.between,

@@ -70,7 +70,7 @@ def storage_text(found: Calibration, run: RunSummary, name: str) -> str:
 
 def _half_width(one: Spread) -> float:
     """Return how far a parameter may be from its value, as a share of it: above 0.1 %, below 100 %, else 0."""
-    share = max(one.high - one.mean, one.mean - one.low) / one.mean
+    share = max(one.high - one.mean, one.mean - one.low) / one.mean if one.mean > 0 else 0.0
     return min(share, _WIDEST) if share >= _NARROWEST else 0.0
 
 

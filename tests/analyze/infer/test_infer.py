@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dliosim.analyze.infer.pattern import InferredPattern, infer_pattern
+from dliosim.analyze.infer.pattern import InferredPattern, explain_work, infer_pattern
 from dliosim.errors import TraceError
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Loop, Workload
@@ -69,7 +71,7 @@ def test_a_shuffled_loop_over_a_shared_file(tmp_path: Path) -> None:
     assert (made.ranks, data.samples, data.constant_size, data.layout.kind) == (2, 48, 1000, "shared file")
     assert (loop.epochs, loop.batch, loop.compute.time.mean, loop.access.readers) == (3, 4, 5e-3, 0)
     assert loop.shuffle.samples == "within shard"
-    assert set(made.explained.values()) == {1.0}
+    assert explain_work(made.work, workload) == {"bytes": 1.0, "calls": 1.0, "files": 1.0}
 
 
 def test_ranks_that_get_other_samples_in_each_epoch_shuffle_globally(tmp_path: Path) -> None:
@@ -248,11 +250,17 @@ def test_files_that_are_written_in_a_loop_are_saves_by_any_name(tmp_path: Path) 
     assert (found.unit, found.every) == ("steps", 4)
 
 
-def test_what_belongs_to_neither_data_nor_saves_is_not_explained() -> None:
+def test_what_belongs_to_neither_data_nor_saves_is_not_explained(tmp_path: Path) -> None:
     others = [read(200 * MS * number, MS, f"/usr/lib/python3/{number}.py", 0, 9000) for number in range(24)]
     made = infer([*long_steps(3), *others])
-    assert made.explained["files"] == 0.5
-    assert "# This stands for 50.0 % of its bytes" in made.text
+    assert explain_work(made.work, compiled(made, tmp_path)) == {"bytes": 0.5, "calls": 0.5, "files": 0.5}
+
+
+def test_what_a_pattern_does_less_often_is_not_explained(tmp_path: Path) -> None:
+    rows = [read(step * MS, MS // 2, f"/d/{step:02d}.npz", 0, 9000, process=step % 3) for step in range(10)]
+    made = infer(rows)
+    shares = explain_work(made.work, compiled(made, tmp_path))
+    assert shares["calls"] == pytest.approx(0.9)  # ten samples on three ranks: the last batch is dropped
 
 
 def test_data_that_would_last_longer_end_with_the_steps_of_the_trace(tmp_path: Path) -> None:
@@ -288,3 +296,109 @@ def test_names_that_are_kept_are_in_comments(tmp_path: Path) -> None:
     made = infer_pattern(view(rows), keep_names=True)
     assert made.text.count("# /d/a") == 2
     compiled(made, tmp_path)
+
+
+PATHS = st.sampled_from(
+    [
+        "/d/a.npz",
+        "/d/b.npz",
+        "/d/c/x",
+        "",
+        "/ckpt/1/0.pt",
+        "/ckpt/2/0.pt",
+        "/t/n01/a.JPEG",
+        "/usr/lib/x.so",
+        "/d/a.\x1b[1m\nq",
+    ]
+)
+ROWS = st.builds(
+    Row,
+    st.sampled_from(["read", "read", "write", "open", "close", "fsync", "seek", "compute", "epoch", "sync", "save"]),
+    st.integers(0, 1 << 40),
+    st.integers(0, 1 << 30),
+    process=st.integers(0, 2),
+    layer=st.sampled_from(["posix", "stdio", "mpi-io", "application"]),
+    file=PATHS,
+    offset=st.one_of(st.just(-1), st.integers(0, 1 << 50)),
+    moved=st.one_of(st.just(-1), st.integers(0, 1 << 40)),
+    epoch=st.integers(-1, 3),
+    step=st.integers(-1, 4),
+    thread=st.integers(0, 3),
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=40))
+def test_any_calls_give_a_pattern_or_a_refusal(rows: list[Row]) -> None:
+    try:
+        made = infer(rows)
+    except TraceError:
+        return
+    assert all(line.isprintable() for line in made.text.split("\n"))
+    assert not any(line.startswith("q") for line in made.text.splitlines())
+
+
+def images(classes: int, each: int) -> list[Row]:
+    places = [f"/in/train/n{number:05d}/{file}.JPEG" for number in range(classes) for file in range(each)]
+    order = np.random.default_rng(5).permutation(len(places)).tolist()
+    return [read(at * MS, MS // 2, places[file], 0, 9000 + file) for at, file in enumerate(order)]
+
+
+def test_folders_of_classes_are_one_data_set(tmp_path: Path) -> None:
+    (data,) = compiled(infer(images(200, 4)), tmp_path).datasets
+    assert (data.layout.kind, data.samples, data.layout.folders) == ("file per sample", 800, 200)
+
+
+def test_a_rest_at_the_end_of_a_file_is_no_divisor(tmp_path: Path) -> None:
+    rows = [read(number * MS, MS // 2, "/d/all", number * 10_000, 10_000) for number in range(199)]
+    made = infer([*rows, read(199 * MS, MS // 2, "/d/all", 1_990_000, 7331)])
+    assert compiled(made, tmp_path).datasets[0].samples == 200
+
+
+def test_two_data_sets_that_are_read_in_turn_do_not_compute_twice() -> None:
+    rows = [
+        row
+        for step in range(32)
+        for row in (
+            read(step * 40 * MS, MS, f"/d/{step}.jpg", 0, 9000),
+            read(step * 40 * MS + 2 * MS, MS, f"/l/{step}.npy", 0, 500),
+            compute(step * 40 * MS + 5 * MS, 30 * MS),
+        )
+    ]
+    made = infer(rows)
+    assert [line.split()[1] for line in made.text.splitlines() if line.split()[:1] == ["compute"]] == ["30", "0"]
+    assert "# ? read between the steps of the first loop" in made.text
+
+
+def test_workers_that_read_in_order_do_not_shuffle(tmp_path: Path) -> None:
+    rows = []
+    for rank in range(2):
+        for batch in range(12):
+            for file in range(4):
+                number = (batch * 2 + rank) * 4 + file
+                at = (batch // 2) * 50 * MS + (batch % 2) * MS // 3 + file * 2 * MS
+                rows.append(read(at, MS, f"/d/{number:03d}.npz", 0, 9000, process=rank, thread=1 + batch % 2))
+    assert first_loop(infer(rows), tmp_path).shuffle.samples == "off"
+
+
+@pytest.mark.parametrize("name", ["/ckpt/{step}/default/{rank}.pt", "/ckpt/rank{rank}/step{step}.pt"])
+def test_checkpoints_are_numbered_in_any_part_of_their_path(name: str, tmp_path: Path) -> None:
+    made = infer([*long_steps(2), *(row for step in (2, 4, 6, 8) for row in save_at(step, (0, 1), file=name))])
+    (kept,) = compiled(made, tmp_path).checkpoints
+    (found,) = first_loop(made, tmp_path).checkpoints
+    assert (found.unit, found.every, kept.writers.kind) == ("steps", 2, "file per rank")
+    assert "4 saves" in line_of(made, "part")
+
+
+def test_a_flush_to_the_kernel_is_no_fsync() -> None:
+    rows = [row for row in save_at(4, (0,)) if row.kind == "write"]
+    flushes = [Row("fsync", 399 * MS, MS, file="/ckpt/step4/0.pt", name="fflush")]
+    assert line_of(infer([*long_steps(1), *rows, *flushes]), "fsync").split()[1] == "off"
+
+
+def test_a_batch_of_one_call_is_a_guess_by_steps_without_numbers() -> None:
+    rows = [
+        row
+        for step in range(20)
+        for row in (read(step * 9 * MS, MS, "/d/a", step * 4000, 4000), compute(step * 9 * MS + MS, 7 * MS))
+    ]
+    assert "# ?" in line_of(infer(rows), "batch")

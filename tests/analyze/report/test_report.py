@@ -179,7 +179,9 @@ def test_a_job_has_no_changes_from_itself() -> None:
     assert (changes.times, changes.others, changes.appeared, changes.gone) == ((), (), (), ())
     assert len(changes.same) >= 5
     text = format_changes(changes, ("a", "b"))
-    assert "No time changed" in text and "the same I/O; within 5 %: ranks, operations" in " ".join(text.split())
+    assert "No time changed" in text and "as far as both traces say; within 5 %: ranks, operations" in " ".join(
+        text.split()
+    )
 
 
 def test_a_fleet_has_a_row_for_each_job_by_the_slowest_ranks_io() -> None:

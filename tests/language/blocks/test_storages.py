@@ -87,6 +87,7 @@ def test_parameters_and_settings_are_overridden(tmp_path: Path) -> None:
         ("servers 2 of 1 GB/s\n uncertain servers 100 %", "E113"),
         ("servers 2 of 1 GB/s\n uncertain servers 9", "E111"),
         ("servers 2 of 1 GB/s\n uncertain latency 9 %", "E104"),
+        ("servers 2 of 1 GB/s\n client off\n uncertain client 9 %", "E104"),
         ("servers 2 of 1 GB/s\n uncertain servers 9 %, servers 8 %", "E102"),
         ("client 1 GB/s", "E003"),
         ("servers 2 of 1 GB/s\n serves 2", "E001"),

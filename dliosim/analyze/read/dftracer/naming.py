@@ -110,7 +110,7 @@ def number_processes(
             first.add(number)
             if process.file_rank != UNKNOWN:
                 ranks.setdefault(process, process.file_rank)
-    known = set(found)
+    known, forks = set(found), sum("-fork." in one.path.name for one in readings)
     same_pid: dict[tuple[str, int], list[_ProcessKey]] = {}
     for process in known:
         same_pid.setdefault((process.host, process.pid), []).append(process)
@@ -118,8 +118,9 @@ def number_processes(
         others = same_pid.get((parent.host, parent.pid), ())
         if parent not in known and len(others) == 1:
             parents[process] = others[0]
-    if not ranks and len(roots := {_find_root(process, parents) for process in known}) == 1:
-        ranks[roots.pop()] = 0  # a job of one process, with workers that it started
+    roots = {_find_root(process, parents) for process in known}
+    if not ranks and len(roots) == 1 and forks >= len(readings) - 1:
+        ranks[roots.pop()] = 0  # a job of one process, with workers that it forked
     all_ranks = {process: _rank(process, ranks, parents) for process in known}
     order = sorted(all_ranks, key=lambda process: (all_ranks[process] < 0, all_ranks[process], process))
     numbers = {process: number for number, process in enumerate(order)}
