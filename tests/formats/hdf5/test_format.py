@@ -174,10 +174,17 @@ def test_a_forecast_is_near_what_the_index_says(dataset: Dataset, tmp_path: Path
 
 
 def test_a_forecast_counts_the_padding_of_tiles_and_compresses_it_to_nothing() -> None:
-    tiles = described(shape=(4, 5), element="float32", chunk=(6, "elements", (2, 3)))
-    assert hdf5(tiles).forecast(3).columns[0].length.tolist() == [24, 24, 24, 24]
+    tiles = described(shape=(40, 50), element="float32", chunk=(600, "elements", (20, 30)))
+    assert hdf5(tiles).forecast(3).columns[0].length.tolist() == [2400] * 4
     encoded = replace(tiles, compress=Compression("gzip", 4), compressible=2.0)
-    assert hdf5(encoded).forecast(3).columns[0].length.tolist() == [12, 8, 12, 8]
+    assert hdf5(encoded).forecast(3).columns[0].length.tolist() == [1200, 800, 1200, 800]
+
+
+def test_a_forecast_knows_that_small_samples_are_random_bytes() -> None:
+    """The first 128 of each 256 bytes of a sample are random: one of 80 bytes does not compress."""
+    encoded = described(shape=(4, 5), element="float32", chunk=(6, "elements", (2, 3)))
+    encoded = replace(encoded, compress=Compression("gzip", 4), compressible=2.0)
+    assert hdf5(encoded).forecast(3).columns[0].length.tolist() == [24, 16, 24, 16]
 
 
 def test_a_forecast_believes_in_compression() -> None:
