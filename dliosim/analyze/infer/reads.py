@@ -196,7 +196,7 @@ def _describe(view: View, is_own: Bools, reads: Bools) -> DataFiles:
         in_all = float(np.maximum(ends - lowest, 0).sum()) / mean
         # If few were read, the first of a file may not be among them.
         more = in_all if samples > _WHOLE * in_all else float(np.maximum(ends - lowest % mean, 0).sum()) / mean
-        samples = max(round(more), samples)
+        samples = max(round(more), samples if are_placed else 1)
     return DataFiles(
         tuple(events.files[number] for number in order),
         is_own & reads,
