@@ -50,7 +50,8 @@ _OF_ANSWERS = {
 #: Words of plans, of comparisons and of tables that no figure declares.
 _OF_TABLES = {
     "needs": "the bytes/s that storage must deliver for the goal",
-    "draws": "repetitions of a prediction with other sizes, servers, latencies and compute",
+    "draws": "repetitions of a prediction with other draws, and both ends of what is uncertain",
+    "range": "the shortest and the longest time, by what is uncertain about a storage",
     "step": "the predicted time from one step to the next",
     "value": "what `calibrate` found for a setting of a storage",
     "at least": "the lower end of the 95 % interval of what `calibrate` or `saturate` measured",
