@@ -59,11 +59,11 @@ def new_command(parsed: SimpleNamespace) -> int:
         raise UsageError("a pattern needs a name\n  = help: write `dliosim new mine`")
     path = given.with_name(f"{given.name}.dlio")
     if path.exists():
-        source = [] if parsed.source is None else ["--from", parsed.source]
+        source = ["--from", *parsed.source] if parsed.source else []
         free = " ".join(map(quote_word, [_free_name(given), *source]))
         hint = f"write `dliosim new {free}`, or change the one that is there"
         raise ExecutionError(f"cannot write {path}: it is there already{HELP}{hint}")
-    draft = _draft_pattern(parsed.source, parsed.generated, parsed.keep_names, given.name)
+    draft = _draft_pattern(parsed.source or (), parsed.generated, parsed.keep_names, given.name)
     renamed = re.sub(r"^workload \w+", f"workload {name}", draft.text, count=1, flags=re.MULTILINE)
     write_new(path, renamed.replace('"NAME/', f'"{name}/'))  # the template has its name in its paths, too
     for line in draft.notes:
@@ -83,26 +83,29 @@ class _Draft:
     text: str  #: with NAME for its name
     notes: Sequence[str] = ()  #: what to know of it
     place: Path | None = None  #: the folder of the files that it reads
-    trace: str = ""  #: the trace that it was made of
+    trace: str = ""  #: the trace that it was made of, as words of a command line
     ranks: int = 2  #: ranks on which to run it
 
 
-def _draft_pattern(source: str | None, generated: bool, keep_names: bool, made: str) -> _Draft:
-    """Return the pattern that was asked for: a template, a shipped one, or for files or a trace; `made` is its name."""
-    if source is None:
+def _draft_pattern(sources: Sequence[str], generated: bool, keep_names: bool, made: str) -> _Draft:
+    """Return the pattern that was asked for: a template, a shipped one, or for files or traces; `made` is its name."""
+    if not sources:
         if generated:
             raise UsageError(f"--generated: like which files?{HELP}write `--from FILES --generated`")
         return _Draft(_TEMPLATE.read_text(encoding="utf-8"))
-    is_pattern = source.removesuffix(".dlio") in list_names() or source.endswith((".dlio", *ENDINGS))
-    named = None if is_pattern else _name_data(Path(source))
-    if named is None:
+    source = sources[0]
+    named = [None if _is_pattern(one) else _name_data(Path(one)) for one in sources]
+    if all(place is not None and _find_trace(*place) for place in named):
+        return _draft_from_traces(sources, generated, keep_names)
+    if len(sources) > 1:
+        text = f"--from {' --from '.join(sources)}: only traces of one job may be several"
+        raise UsageError(f"{text}{HELP}name one folder of files, or one pattern")
+    if named[0] is None:
         text = _read_shipped(source, made)
         if generated:
             raise UsageError(f"--generated: {source} is a pattern{HELP}give files, or their folder, to --from")
         return _Draft(text)
-    folder, files = named
-    if _find_trace(folder, files):
-        return _draft_from_trace(source, generated, keep_names)
+    folder, files = named[0]
     if holds_results(source):
         text = f"--from {source}: it has results of dliosim, and no data that a job reads"
         raise UsageError(f"{text}{HELP}write `dliosim report {quote_word(source)}`, or run it again with --trace")
@@ -115,12 +118,16 @@ def _draft_pattern(source: str | None, generated: bool, keep_names: bool, made: 
     return _Draft(text, [*notes, *differences])
 
 
-def _draft_from_trace(source: str, generated: bool, keep_names: bool) -> _Draft:
-    """Return the pattern of a job by its trace."""
+def _is_pattern(source: str) -> bool:
+    return source.removesuffix(".dlio") in list_names() or source.endswith((".dlio", *ENDINGS))
+
+
+def _draft_from_traces(sources: Sequence[str], generated: bool, keep_names: bool) -> _Draft:
+    """Return the pattern of a job by its traces."""
     if generated:
-        raise UsageError(f"--generated: {source} is a trace{HELP}leave --generated out: its pattern makes its data")
-    text, notes, ranks = load_named(TRACE_READER)(Path(source), keep_names)
-    return _Draft(text, notes, trace=source, ranks=ranks)
+        raise UsageError(f"--generated: {sources[0]} is a trace{HELP}leave --generated out: its pattern makes its data")
+    text, notes, ranks, files = load_named(TRACE_READER)([Path(source) for source in sources], keep_names)
+    return _Draft(text, notes, trace=" ".join(quote_word(str(file)) for file in files), ranks=ranks)
 
 
 def _list_next_lines(draft: _Draft, given: Path, path: Path) -> Iterator[str]:
@@ -130,7 +137,7 @@ def _list_next_lines(draft: _Draft, given: Path, path: Path) -> Iterator[str]:
         results = quote_word(f"{given}-run")
         yield f"mpiexec -n {draft.ranks} dliosim run {shown}    (makes its data)"
         yield f"then: mpiexec -n {draft.ranks} dliosim run {shown} --trace --output {results}"
-        yield f"what differs: dliosim analyze {printable(quote_word(draft.trace))} {results}"
+        yield f"what differs: dliosim analyze {printable(draft.trace)} {results}"
         return
     shown += f" --dir {printable(quote_word(str(place)))}" if place else ""
     yield f"dliosim check {shown}"

@@ -89,3 +89,22 @@ def test_the_pattern_of_a_run_does_the_same_when_it_is_run(tmp_path: Path, capsy
     assert main(["analyze", str(tmp_path / "first"), str(tmp_path / "second"), "--json"]) == 0
     changes = json.loads(capsys.readouterr().out)
     assert {"files", "reads", "bytes of reads", "writes", "bytes of writes", "sequential reads"} <= {*changes["same"]}
+
+
+def test_runs_on_two_numbers_of_ranks_give_the_plan_of_a_third(tmp_path: Path) -> None:
+    text = PATTERN.format(size="9 kB", layout="4 * $ranks files", batch=4, shuffle="globally", readers=2, every="epoch")
+    text = text.replace("samples 61", "samples 24 * $ranks").replace("100 kB per rank", "100 kB total")
+    (tmp_path / "job.dlio").write_text(text)
+    for ranks in 2, 3:
+        run = ["run", "--trace", "--dir", f"data{ranks}", "--output", f"on{ranks}", "job.dlio"]
+        assert run_command(ranks, run, tmp_path).returncode == 0
+    place = tmp_path / "again.dlio"
+    traces = [word for ranks in (3, 2) for word in ("--from", str(tmp_path / f"on{ranks}"))]
+    assert main(["new", str(place.with_suffix("")), *traces]) == 0
+    known, inferred = (compile_pattern(tmp_path / f"{name}.dlio", [], Job(5))[0] for name in ("job", "again"))
+    (one,), (other,) = loops_of(known.verbs), loops_of(inferred.verbs)
+    for each, same in (known.datasets[0], inferred.datasets[0]), (one, other):
+        for name in ("samples", "layout", "size", "epochs", "batch"):
+            assert getattr(each, name, None) == getattr(same, name, None), name
+    (kept,), (saved,) = known.checkpoints, inferred.checkpoints
+    assert [part.size for part in kept.parts] == [part.size for part in saved.parts]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from dliosim.analyze.figures.view import View
+from dliosim.analyze.infer.facts import Setting, write_lines
 from dliosim.analyze.infer.pattern import explain_work, infer_pattern
+from dliosim.analyze.infer.scaling import merge_lines
 from dliosim.analyze.read.open_trace import group_jobs, open_trace
 from dliosim.errors import HELP, UsageError
 from dliosim.language.compile import compile_pattern
@@ -19,30 +22,39 @@ from dliosim.readable import count, percent
 _ENOUGH: Final = 0.9
 
 
-def make_pattern(trace: Path, keep_names: bool) -> tuple[str, list[str], int]:
-    """Return the pattern of a job by its trace, what to know of it, and the ranks of the job.
+def make_pattern(traces: Sequence[Path], keep_names: bool) -> tuple[str, list[str], int, Sequence[Path]]:
+    """Return the pattern of a job by its traces, what to know of it, the most ranks of a trace, and that trace.
 
-    Raises UsageError for several jobs, TraceError for a trace that is damaged or incomplete.
+    Several traces are of one job on other numbers of ranks. Raises UsageError for a folder of several jobs, TraceError
+    for a trace that is damaged or incomplete, and for jobs that differ.
     """
-    jobs = group_jobs([trace])
-    if len(jobs) != 1:
-        raise UsageError(f"--from {trace}: {len(jobs)} jobs{HELP}name the trace of one, such as {jobs[0][0]}")
-    found = infer_pattern(View(open_trace(jobs[0])), keep_names)
+    jobs = group_jobs(traces)
+    if len(jobs) > len(traces):
+        raise UsageError(f"--from {traces[0]}: {len(jobs)} jobs{HELP}name the trace of one, such as {jobs[0][0]}")
+    made = [(infer_pattern(View(open_trace(job)), keep_names), job) for job in jobs]
+    made.sort(key=lambda one: one[0].ranks)
+    found, (last, trace) = [one for one, _ in made], made[-1]
+    if len({one.ranks for one in found}) < len(found):
+        text = f"--from {' '.join(map(str, traces))}: two traces of {last.ranks} ranks"
+        raise UsageError(f"{text}{HELP}give several of one job on different numbers of ranks, or one")
+    lines = merge_lines({one.ranks: one.lines for one in found}) if len(found) > 1 else last.lines
+    text = write_lines(lines)
     with TemporaryDirectory() as aside:
         file = Path(aside, "inferred.dlio")
-        file.write_text(found.text, encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
         try:
-            explained = explain_work(found.work, compile_pattern(file, [], Job(found.ranks))[0])
+            each = [explain_work(one.work, compile_pattern(file, [], Job(one.ranks))[0]) for one in found]
         except PatternError as error:
             notes = [f"change this first: {one.message}" for one in error.diagnostics if one.is_error]
-            return found.text, notes, found.ranks
+            return text, notes, last.ranks, trace
+    explained = {what: min(one[what] for one in each) for what in each[0]}
     shares = ", ".join(f"{percent(share, 3)} of its {what}" for what, share in explained.items())
+    whose = "This does" if len(each) == 1 else f"Of each of {len(each)} traces this does at least"
     notes = [
         f"it does only {percent(share, 2)} of the {what} of the trace"
         for what, share in explained.items()
         if share < _ENOUGH
     ]
-    if found.doubts:
-        notes.append(f"{count(found.doubts, 'value')} marked `?` or `unknown`: compare them with the job")
-    text = f"{found.text}\n# This does {shares}; writes that made its data are left out.\n"
-    return text, notes, found.ranks
+    if doubts := sum(isinstance(line, Setting) and not line.fact.is_sure for line in lines):
+        notes.append(f"{count(doubts, 'value')} marked `?` or `unknown`: compare them with the job")
+    return f"{text}\n# {whose} {shares}; writes that made its data are left out.\n", notes, last.ranks, trace

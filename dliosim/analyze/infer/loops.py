@@ -10,6 +10,7 @@ import numpy as np
 
 from dliosim.analyze.arrays import Ints, find_starts
 from dliosim.analyze.figures.view import View
+from dliosim.analyze.infer.facts import Fact
 from dliosim.analyze.infer.reads import DataFiles, SampleReads, count_by, find_spans, group_rows, mode_of
 from dliosim.readable import count, percent
 from dliosim.trace.events import layer_number
@@ -31,15 +32,6 @@ _AGAIN: Final = 1.5
 _FEWEST_BURSTS: Final = 3
 #: A gap between batches is this many times as long as those within one.
 _GAP: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """The value of a setting, and where it comes from."""
-
-    value: str  #: as the language has it; empty if it is unknown
-    why: str  #: what was counted, or what it would need
-    is_sure: bool = True  #: False if it is a guess
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +83,7 @@ def _describe_loop(view: View, data: DataFiles | None, spans: Ints) -> LoopFacts
         times = count_by(data.reads.sample)[1]
         epochs, share = mode_of(times)
         facts["epochs"] = Fact(str(epochs), f"{percent(share, 2)} of the samples were read as often", share >= _SURE)
-    computes = _inside(view, spans, "compute")
+    computes = list_inside(view, spans, "compute")
     steps = _count_steps(view, computes, spans)
     if data is not None and not steps:
         steps = max(int(data.reads.step.max()), 0)
@@ -106,7 +98,7 @@ def _describe_loop(view: View, data: DataFiles | None, spans: Ints) -> LoopFacts
     return LoopFacts(data, spans, epochs, steps, begin, len(computes) > 0, facts)
 
 
-def _inside(view: View, spans: Ints, kind: str) -> Ints:
+def list_inside(view: View, spans: Ints, kind: str) -> Ints:
     """Return the events of a kind within the epochs of a loop; all, if it has none."""
     rows = np.flatnonzero(view.events.is_kind(kind))
     if not len(spans):
@@ -323,7 +315,7 @@ def _describe_compute(view: View, computes: Ints, data: DataFiles | None, reader
 
 
 def _describe_sync(view: View, spans: Ints, steps: int) -> Fact:
-    syncs = len(_inside(view, spans, "sync"))
+    syncs = len(list_inside(view, spans, "sync"))
     if syncs and steps:
         every = round(steps / syncs)
         return Fact("barrier" if every <= 1 else f"barrier every {every} steps", "syncs of the trace")

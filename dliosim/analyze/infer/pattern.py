@@ -10,9 +10,12 @@ from typing import Final
 import numpy as np
 
 from dliosim.analyze.figures.view import View
-from dliosim.analyze.infer.loops import Fact, LoopFacts, list_loops
+from dliosim.analyze.infer.facts import Fact, Line, Setting, write_lines
+from dliosim.analyze.infer.loops import LoopFacts, list_loops
 from dliosim.analyze.infer.reads import DataFiles, list_data_files
 from dliosim.analyze.infer.saves import SaveFacts, list_saves
+from dliosim.analyze.infer.sums import spread_sums
+from dliosim.analyze.read.darshan.counters import LogTrace
 from dliosim.errors import TraceError
 from dliosim.language.settings.phrases import write_distribution, write_size
 from dliosim.model import Workload
@@ -24,10 +27,15 @@ from dliosim.readable import count, percent, printable
 _ORDER: Final = (*("batch", "last batch", "shard", "shuffle", "api", "transfer", "open", "readers", "compute", "sync"),)
 #: What a loop of a pattern has by default, so that no line says it.
 _USUAL: Final = {"shard": "by sample", "transfer": "", "last batch": "drop", "api": "posix"}
+#: What sums of calls do not say.
+_SUMS: Final = "the log has sums: calls in order, as by DXT or DFTracer, would show it"
+_UNSEEN: Final = {
+    **{head: Fact("", _SUMS, False) for head in ("batch", "shuffle", "readers", "fsync")},
+    "compute": Fact("0 s", _SUMS, False),
+    "shard": Fact("by sample", "", False),
+}
 #: Verbs of loops.
 _LOOPS: Final = ("train", "evaluate", "infer")
-#: Columns before a comment.
-_WIDTH: Final = 46
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +50,14 @@ class Work:
 class InferredPattern:
     """A pattern out of a trace."""
 
-    text: str  #: the pattern, with `NAME` for its name
+    lines: Sequence[Line]  #: its lines, with `NAME` for its name
     work: Work  #: what the trace did
     ranks: int  #: ranks of the trace
-    doubts: int  #: values that are guesses, or unknown
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        return write_lines(self.lines)
 
 
 def infer_pattern(view: View, keep_names: bool = False) -> InferredPattern:
@@ -55,29 +67,30 @@ def infer_pattern(view: View, keep_names: bool = False) -> InferredPattern:
     """
     if view.trace.incomplete:
         raise TraceError(f"{view.trace.path} is incomplete, so its job is unknown: {view.trace.incomplete[0]}")
-    if not len(view.events):
-        raise TraceError(f"{view.trace.path} has sums and no calls: record calls, as by DXT or DFTracer")
+    are_sums = isinstance(view.trace, LogTrace) and not len(view.events)
+    if isinstance(view.trace, LogTrace) and are_sums:
+        view = View(replace(view.trace, events=spread_sums(view.trace)))
     datasets = list_data_files(view)
     loops = list_loops(view, datasets)
     saves = list(list_saves(view, datasets, next((loop for loop in loops if loop.has_compute), None)))
     if not loops and not saves:
         raise TraceError(f"{view.trace.path} has no reads of data and no saves")
+    for facts in [*(loop.facts for loop in loops), *(one.facts for one in saves)] if are_sums else ():
+        facts |= {head: fact for head, fact in _UNSEEN.items() if head in facts}
     names = {id(data): f"data{number}" if number > 1 else "data" for number, data in enumerate(datasets, 1)}
-    lines = list(_write_lines(view, datasets, loops, saves, names, keep_names))
-    facts = [fact for some in (*(one.facts for one in loops), *(one.facts for one in saves)) for fact in some.values()]
-    text = "\n".join([*lines, ""])
+    lines = tuple(_list_lines(view, datasets, loops, saves, names, keep_names))
     ranks = len({one.rank for one in view.events.processes if one.rank >= 0}) or len(view.groups)
-    return InferredPattern(text, _measure_work(view, datasets, saves), ranks, sum(not fact.is_sure for fact in facts))
+    return InferredPattern(lines, _measure_work(view, datasets, saves), ranks)
 
 
-def _write_lines(
+def _list_lines(
     view: View,
     datasets: Sequence[DataFiles],
     loops: Sequence[LoopFacts],
     saves: Sequence[SaveFacts],
     names: dict[int, str],
     keep_names: bool,
-) -> Iterator[str]:
+) -> Iterator[Line]:
     yield f"# What a job did by its trace ({view.trace.source}): each line says from what, and `?` marks guesses"
     yield "dlio 1"
     yield 'workload NAME "as in a trace"'
@@ -93,7 +106,7 @@ def _write_lines(
         yield ""
         yield f"checkpoint {kept[id(one)]} {{"
         yield from _lines_of(one.facts)
-        yield f'    path         "NAME/{kept[id(one)]}"'
+        yield Setting("path", Fact(f'"NAME/{kept[id(one)]}"', ""))
         yield "}"
     yield ""
     for data in datasets:
@@ -110,12 +123,13 @@ def _write_lines(
         yield from _loop_lines(loop, names)
         for one in saves if loop is main else ():
             if one.cadence:
-                yield _line("checkpoint", Fact(f"{kept[id(one)]} {one.cadence}", count(one.saves, "save")))
+                yield Setting("checkpoint", Fact(f"{kept[id(one)]} {one.cadence}", count(one.saves, "save")))
         for other in loops:
             if inner.get(id(other)) is loop:
                 every = max(round(loop.epochs / max(other.epochs, 1)), 1)
                 yield f"    evaluate loop{list(loops).index(other) + 1} every {count(every, 'epoch')} {{"
-                yield from (f"    {line}" for line in _loop_lines(replace(other, facts=_drop_epochs(other)), names))
+                inside = _loop_lines(replace(other, facts=_drop_epochs(other)), names)
+                yield from (replace(line, indent=8) for line in inside)
                 yield "    }"
         yield "}"
     for one in saves:
@@ -158,20 +172,20 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
     }
 
 
-def _loop_lines(loop: LoopFacts, names: dict[int, str]) -> Iterator[str]:
+def _loop_lines(loop: LoopFacts, names: dict[int, str]) -> Iterator[Setting]:
     data = loop.data
     if data is not None:
-        yield _line("read", Fact(names[id(data)], ""))
+        yield Setting("read", Fact(names[id(data)], ""))
     if "epochs" in loop.facts:
-        yield _line("epochs", loop.facts["epochs"])
+        yield Setting("epochs", loop.facts["epochs"])
     for head in _ORDER:
         fact = loop.facts.get(head)
         if fact is not None and fact.value != _USUAL.get(head, None):
-            yield _line(head, fact)
+            yield Setting(head, fact)
     if data is None and loop.steps:
-        yield _line("steps", Fact(str(loop.steps), "steps of the trace"))
+        yield Setting("steps", Fact(str(loop.steps), "steps of the trace"))
     elif data is not None and (limit := _find_step_limit(loop, data)):
-        yield _line("steps", Fact(str(limit), "steps of the trace; the data would last for more"))
+        yield Setting("steps", Fact(str(limit), "steps of the trace; the data would last for more"))
 
 
 def _find_step_limit(loop: LoopFacts, data: DataFiles) -> int:
@@ -182,18 +196,8 @@ def _find_step_limit(loop: LoopFacts, data: DataFiles) -> int:
     return loop.steps if 0 < loop.steps < lasts else 0
 
 
-def _lines_of(facts: dict[str, Fact]) -> Iterator[str]:
-    for head, fact in facts.items():
-        yield _line(head, fact)
-
-
-def _line(head: str, fact: Fact) -> str:
-    """Return the line of a setting; a comment in its place if its value is unknown."""
-    if not fact.value:
-        return f"    # {head}: unknown: {fact.why}"
-    line = f"    {head:<12} {fact.value}"
-    mark = "" if fact.is_sure else "? "
-    return f"{line:<{_WIDTH}} # {mark}{fact.why}" if fact.why else line
+def _lines_of(facts: dict[str, Fact]) -> Iterator[Setting]:
+    return (Setting(head, fact) for head, fact in facts.items())
 
 
 def _is_within(view: View, other: LoopFacts, outer: LoopFacts) -> bool:

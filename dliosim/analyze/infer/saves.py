@@ -13,7 +13,8 @@ import numpy as np
 
 from dliosim.analyze.arrays import Bools, Ints
 from dliosim.analyze.figures.view import View
-from dliosim.analyze.infer.loops import Fact, LoopFacts
+from dliosim.analyze.infer.facts import Fact
+from dliosim.analyze.infer.loops import LoopFacts, list_inside
 from dliosim.analyze.infer.reads import DataFiles, count_by, mode_of
 from dliosim.readable import count
 from dliosim.units import format_bytes
@@ -64,7 +65,7 @@ def _describe(view: View, own: Bools, loop: LoopFacts | None) -> SaveFacts:
     events = view.events
     writes = np.flatnonzero(own & view.basic & events.is_kind("write") & (view.bytes > 0))
     rank = view.groups_of(writes)
-    number = _number_saves(view, own, writes)
+    number = _number_saves(view, own, writes, loop)
     saves = int(number.max()) + 1
     total = int(view.bytes[writes].sum())
     writers = len(np.unique(rank))
@@ -109,10 +110,10 @@ def _count_restores(view: View, own: Bools, size: int, ranks: int) -> tuple[int,
     return max(round(int(view.bytes[rows].sum()) / max(size * (ranks if is_shared else 1), 1)), 1), is_shared
 
 
-def _count_steps_before(view: View, rank: Ints, time: Ints) -> Ints:
-    """Return how many steps a rank had done at some times; (times,)."""
+def _count_steps_before(view: View, loop: LoopFacts | None, rank: Ints, time: Ints) -> Ints:
+    """Return how many steps of a loop, or of all, a rank had done at some times; (times,)."""
     events = view.events
-    computes = np.flatnonzero(events.is_kind("compute"))
+    computes = list_inside(view, loop.spans if loop is not None else np.zeros(0, np.int64), "compute")
     own = view.groups_of(computes)
     done = np.zeros(len(time), np.int64)
     for number in np.unique(rank).tolist():
@@ -121,7 +122,7 @@ def _count_steps_before(view: View, rank: Ints, time: Ints) -> Ints:
     return done
 
 
-def _number_saves(view: View, own: Bools, writes: Ints) -> Ints:
+def _number_saves(view: View, own: Bools, writes: Ints, loop: LoopFacts | None) -> Ints:
     """Return the number of the save that each write is part of, from 0.
 
     Saves have folders of their own, or else they open their files after other steps.
@@ -136,9 +137,9 @@ def _number_saves(view: View, own: Bools, writes: Ints) -> Ints:
     if any(later < end for (_, end), (later, _) in pairwise(spans)) or len(spans) == 1:  # not of one save each
         opens = np.flatnonzero(own & view.basic & events.is_kind("open"))
         times = events.begin[opens]
-        steps = _count_steps_before(view, view.groups_of(opens), times)
+        steps = _count_steps_before(view, loop, view.groups_of(opens), times)
         keys = [events.process[some].astype(np.int64) << 32 | events.file[some] for some in (opens, writes)]
-        order = _count_steps_before(view, view.groups_of(writes), events.begin[writes])
+        order = _count_steps_before(view, loop, view.groups_of(writes), events.begin[writes])
         for key in np.unique(keys[0]).tolist():
             known, rows = np.flatnonzero(keys[0] == key), np.flatnonzero(keys[1] == key)
             known = known[np.argsort(times[known])]
@@ -154,7 +155,7 @@ def _find_cadence(view: View, writes: Ints, rank: Ints, number: Ints, loop: Loop
     """Return after which steps or epochs a loop saves; empty if it does not."""
     if loop is None or not loop.steps:
         return ""
-    done = _count_steps_before(view, rank, view.events.begin[writes])
+    done = _count_steps_before(view, loop, rank, view.events.begin[writes])
     steps = np.array([int(done[number == save].min()) for save in range(int(number.max()) + 1)])
     epoch, whole = loop.steps, loop.steps * max(loop.epochs, 1)
     if not steps.all():

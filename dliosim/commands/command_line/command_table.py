@@ -425,7 +425,7 @@ COMMANDS: Final = {
             _option(
                 "--measured RESULTS",
                 "directories of runs of the pattern: predicts their ranks, and shows both",
-                nargs="+",
+                action="append",
             ),
             _option("--picture FILE", "draw utilization over ranks, as .png or .svg"),
             _JSON,
@@ -494,8 +494,10 @@ COMMANDS: Final = {
             _option(
                 "--from PATTERN|FILE",
                 "copy a pattern that comes with dliosim, read this file of yours or the files of this folder, or do "
-                "what a trace shows (.pfw, .darshan, results of `run --trace`)",
+                "what a trace shows (.pfw, .darshan, results of `run --trace`); several of one job on "
+                "different numbers of ranks",
                 dest="source",
+                action="append",
             ),
             _flag("--keep-names", "write names of the files of a trace in comments; without it no name leaves a site"),
             _flag("--generated", "make data like the files of --from, so that layout, chunks and format can vary"),
@@ -505,7 +507,8 @@ COMMANDS: Final = {
         "  dliosim new mine --from cosmoflow    a copy, to change\n"
         "  dliosim new mine --from data/a.h5    one that reads your files\n"
         "  dliosim new mine --from data --generated  one that makes data like them\n"
-        "  dliosim new mine --from job.pfw.gz   one that does what this job did",
+        "  dliosim new mine --from job.pfw.gz   one that does what this job did\n"
+        "  dliosim new mine --from on2 --from on4  one for any number of ranks",
     ),
     "import": Command(
         "commands.new_pattern:import_command",

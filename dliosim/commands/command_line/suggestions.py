@@ -204,7 +204,9 @@ def _mend_extra(line: _Line, message: str) -> None:
     paths = list(takewhile(lambda each: Path(each).exists(), line.words[start:]))
     if len(paths) > 1:
         problem = f"`--from` takes one file or one folder, not {len(paths)} files (a shell writes `*` out)"
-        line.replace(problem, start, len(paths), [str(Path(paths[0]).parent)])
+        traces = [word for path in paths for word in ("--from", path)][1:]
+        folders = all(Path(path).is_dir() for path in paths)
+        line.replace(problem, start, len(paths), traces if folders else [str(Path(paths[0]).parent)])
         return
     for word in found[1].split(" ") if found else ():
         at = next((at for at in range(1, len(line.words)) if line.words[at] == word), 0)

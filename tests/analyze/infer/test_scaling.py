@@ -1,0 +1,76 @@
+"""Lines of a pattern for several runs of a job: what ranks multiply, what they divide, what neither explains."""
+
+from __future__ import annotations
+
+import pytest
+
+from dliosim.analyze.infer.facts import Fact, Line, Setting
+from dliosim.analyze.infer.scaling import merge_lines
+from dliosim.errors import TraceError
+
+
+def lines_of(*settings: tuple[str, str], head: str = "train {") -> list[Line]:
+    return [head, *(Setting(name, Fact(value, "seen")) for name, value in settings), "}"]
+
+
+def merge(**values: str) -> Fact:
+    """Merge one setting; the names of values are `on` and the ranks."""
+    merged = merge_lines({int(name[2:]): lines_of(("samples", value)) for name, value in values.items()})
+    (setting,) = (line for line in merged if isinstance(line, Setting))
+    return setting.fact
+
+
+@pytest.mark.parametrize(
+    ("two", "four", "merged"),
+    [
+        ("1_000", "2_000", "500 * $ranks"),
+        ("100", "50", "max(floor(200 / $ranks), 1)"),
+        ("state 500 MB total", "state 1 GB total", "state 250 MB * $ranks total"),
+        ("20 ms", "10 ms", "40 ms / $ranks"),
+        ("6 files in 3 folders", "12 files in 3 folders", "3 * $ranks files in 3 folders"),
+        ("1000", "1010", "1010"),
+    ],
+)
+def test_numbers_that_ranks_explain(two: str, four: str, merged: str) -> None:
+    fact = merge(on2=two, on4=four)
+    assert (fact.value, fact.is_sure) == (merged, True)
+
+
+@pytest.mark.parametrize(
+    ("two", "four"),
+    [
+        ("100", "300"),
+        ("file per sample", "12 files"),
+        ("6 files in 3 folders", "12 files in 6 folders"),
+        ("", "8 per rank"),
+        ("5 kB", "normal(5 kB, 1 kB)"),
+    ],
+)
+def test_what_ranks_do_not_explain_is_a_guess_with_all_values(two: str, four: str) -> None:
+    fact = merge(on2=two, on4=four)
+    assert (fact.value, fact.is_sure) == (four, False)
+    assert all(value in fact.why for value in (two or "unknown", four, "on 2, 4 ranks"))
+
+
+def test_three_runs_must_agree() -> None:
+    assert merge(on1="10", on2="20", on5="50").value == "10 * $ranks"
+    assert not merge(on1="10", on2="20", on5="30").is_sure
+
+
+def test_a_guess_in_one_run_is_a_guess_in_all() -> None:
+    sure, guess = lines_of(("batch", "4 per rank")), ["train {", Setting("batch", Fact("4 per rank", "", False)), "}"]
+    for runs in ({1: sure, 2: guess}, {1: guess, 2: sure}):
+        (setting,) = (line for line in merge_lines(runs) if isinstance(line, Setting))
+        assert not setting.fact.is_sure
+
+
+def test_settings_of_different_blocks_are_different() -> None:
+    runs = {
+        ranks: [*lines_of(("size", f"{ranks} kB")), *lines_of(("size", "7 kB"), head="infer {")] for ranks in (1, 2)
+    }
+    assert [line.fact.value for line in merge_lines(runs) if isinstance(line, Setting)] == ["1 kB * $ranks", "7 kB"]
+
+
+def test_runs_with_different_blocks_are_refused() -> None:
+    with pytest.raises(TraceError, match="the runs on 2 and 1 ranks have different"):
+        merge_lines({1: lines_of(("size", "1 kB")), 2: lines_of(("size", "2 kB"), head="infer {")})
