@@ -20,7 +20,7 @@ from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ComparisonPlan, ExcludedVariant, Variant, draw_pass_order, parse_varied
 from dliosim.compare.pass_figures import LOOP, STALL, Measured, Pass, Subject, make_pass
 from dliosim.compare.result import Outcome, VariantResult
-from dliosim.errors import DliosimError, ExecutionError, UsageError
+from dliosim.errors import HELP, DliosimError, ExecutionError, PlanError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.world import NodeLoad, fullest_node
 from dliosim.execute.node.environment import find_mount
@@ -74,12 +74,11 @@ class CompareCommand(RankCommand):
         if self.storage is not None:
             require_one_node(world.nodes)
 
-        def compile_plan() -> ComparisonPlan:
+        def compile_plan() -> tuple[ComparisonPlan, str]:
             path = find_pattern(parsed.pattern, parsed.override)
             return compile_or_explain(lambda: self._compile_variants(path, self.finder))
 
-        self.plan = world.run_on_rank_0("read the pattern", compile_plan)
-        self.caches = world.run_on_rank_0("look at the options", lambda: self._choose_caches(parsed.caches))
+        self.plan, self.caches = world.run_on_rank_0("read the pattern", compile_plan)
 
     def open(self) -> None:
         """Make the directories, and prepare what each variant needs."""
@@ -218,13 +217,12 @@ class CompareCommand(RankCommand):
         _, done = write_and_print(self.directory, lambda place: write_comparison(place, outcome, answer), report)
         return 0 if done else ExecutionError.exit_code
 
-    def _choose_caches(self, asked: str | None) -> str:
+    def _choose_caches(self, first: Variant, asked: str | None) -> str:
         """Return how caches are treated before each pass: `cold`, `warm`, or empty if nothing is read.
 
         Without --caches a restore is cold, since the page cache has all that was just saved; a loop is cold if the
         pattern has `drop caches` anywhere.
         """
-        first = self.plan.variants[0]
         if isinstance(first.verb, Save) or self.storage is not None:
             if asked is not None:
                 what = "a save" if self.storage is None else "a run on a described storage"
@@ -245,13 +243,40 @@ class CompareCommand(RankCommand):
 
     def _compile_variants(
         self, path: Path, finder: Finder, more: Sequence[tuple[str, str]] = ()
-    ) -> tuple[ComparisonPlan, tuple[Diagnostic, ...]]:
-        """Compile the variants on rank 0, as no other rank loads the language; `more` overrides are added."""
+    ) -> tuple[tuple[ComparisonPlan, str], tuple[Diagnostic, ...]]:
+        """Compile the variants on rank 0, as no other rank loads the language, and choose how caches are treated.
+
+        `more` overrides are added.
+        """
         from dliosim.compare.variants import compile_variants
 
         parsed, job = self.setup.parsed, Job(self.setup.world.size, self.setup.world.nodes)
         overrides, varied = [*self.values, *more], parse_varied(parsed.vary)
-        return compile_variants(path, overrides, job, varied, parsed.loop, parsed.what, parsed.checkpoints, finder)
+        plan, warnings = compile_variants(
+            path, overrides, job, varied, parsed.loop, parsed.what, parsed.checkpoints, finder
+        )
+        plan = plan if self.storage is None else _leave_out_unmodelled(plan, self.storage)
+        return (plan, self._choose_caches(plan.variants[0], parsed.caches)), warnings
+
+
+def _leave_out_unmodelled(plan: ComparisonPlan, storage: StorageModel) -> ComparisonPlan:
+    """Return the plan without variants that no description can time; PlanError if fewer than two are left."""
+    from dliosim.execute.backends.modelled_reader import require_modelled  # most comparisons need none of it
+    from dliosim.execute.checkpoints.modelled_state import require_modelled_states
+
+    variants, refused = list[Variant](), list[tuple[str, str]]()
+    for one in plan.variants:
+        try:
+            if isinstance(one.verb, Loop):
+                require_modelled(one.verb, one.workload.dataset(one.verb.dataset), storage)
+            require_modelled_states(one.workload, (one.verb,), storage)
+            variants.append(one)
+        except PlanError as error:
+            refused.append((one.label, error.message))
+    if len(variants) < 2:
+        raise PlanError(f"nothing to compare: {': '.join(refused[0])}")
+    gone = (ExcludedVariant(label, reason.partition(HELP)[0]) for label, reason in refused)
+    return replace(plan, variants=tuple(variants), not_run=(*plan.not_run, *gone))
 
 
 def _list_failed_variants(running: Sequence[VariantRun]) -> list[ExcludedVariant]:

@@ -10,6 +10,7 @@ import pytest
 from dliosim.cli import main
 from tests.examples import in_turn
 from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, TRAIN, Place, only_error, phases
+from tests.mpi.waiting import run_command
 
 STORAGE = """dlio 1
 storage slow "one server" {
@@ -19,6 +20,10 @@ storage slow "one server" {
 """
 
 SAVE = "save c\n"
+
+#: The least share of the server's time that a loop or save takes: its clock starts at the rank that began last, which a
+#: busy machine holds up. Ranks with queues of their own would take half, or less.
+QUEUED = 0.6
 
 
 def describe(directory: Path, text: str = STORAGE) -> tuple[str, str]:
@@ -55,7 +60,7 @@ def test_no_epoch_is_faster_than_the_server_of_all_ranks(ranks: int, tmp_path: P
     (loop,) = phases(place.results(ranks, *describe(tmp_path)), "train")
     for epoch in loop["epochs"]:
         assert epoch["bytes"] > 100_000
-        assert epoch["seconds"] >= epoch["bytes"] / 2e6
+        assert epoch["seconds"] >= (QUEUED if ranks > 1 else 1.0) * epoch["bytes"] / 2e6
 
 
 def test_the_slowest_ranks_own_time_is_in_each_step(tmp_path: Path) -> None:
@@ -72,7 +77,7 @@ def test_settings_of_the_storage_are_given_by_name(tmp_path: Path) -> None:
     place.write(DATASET, PREPARE, TRAIN)
     slower = {"slow.servers": "1 of 500 kB/s"}
     (loop,) = phases(place.results(2, *describe(tmp_path), define=slower), "train")
-    assert all(epoch["seconds"] >= epoch["bytes"] / 5e5 for epoch in loop["epochs"])
+    assert all(epoch["seconds"] >= QUEUED * epoch["bytes"] / 5e5 for epoch in loop["epochs"])
 
 
 def test_what_is_not_modelled_ends_all_ranks_with_the_setting_that_is(tmp_path: Path) -> None:
@@ -83,8 +88,30 @@ def test_what_is_not_modelled_ends_all_ranks_with_the_setting_that_is(tmp_path: 
     assert "-D train.api=posix" in done.stderr
 
 
+def compare(place: Place, vary: str, *more: str) -> str:
+    """Compare variants on the storage, which is refused; return what it says."""
+    command = ["compare", str(place.directory / "tiny.dlio"), "--dir", str(place.data), "--vary", vary, *more]
+    return run_command(2, [*command, *describe(place.directory)], place.directory, 60).stderr
+
+
+def test_a_comparison_of_what_is_not_modelled_is_refused_before_it_begins(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, CHECKPOINT, PREPARE, TRAIN, SAVE)
+    reads = compare(place, "api=posix,mpi-collective", "-D", "d.layout=shared file")
+    assert "nothing to compare: api=mpi-collective: train: the two phases of a collective read are not" in reads
+    saves = compare(place, "commit=rename,none", "--what", "save", "-D", "c.metadata=on")
+    assert "the file of all plans is not modelled\n  = help: `-D c.metadata=off` is" in saves
+    assert "comparing" not in reads + saves
+
+
+def test_a_comparison_that_is_refused_warns_of_nothing(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE, TRAIN)
+    said = compare(place, "api=posix,mpi-independent", "-D", "train.readers=2", "--caches", "cold")
+    assert said.startswith("error: --caches cold: a run on a described storage reads nothing")
+
+
 WRITES = {"slow.writes": "1 MB/s"}
-QUEUED = 0.7  # of the server's time: the clock starts at the rank that began last, which a busy machine holds up
 
 
 @pytest.mark.parametrize(

@@ -53,15 +53,20 @@ for _function in (_libc.sem_init, _libc.sem_wait, _libc.sem_post):
 class ModelledStorage:
     """The queues of a described storage, in memory that the ranks of a node share.
 
-    The entry of a queue is the time (perf_counter_ns) from which on it is free. Making it is collective.
+    Of each queue it has the time (perf_counter_ns) from which on it is free, and the ends of the time in which it last
+    was idle before that: calls are made up to `_AHEAD` before they arrive, so one that arrives earlier may come later.
+    Making it is collective.
     """
 
     def __init__(self, comm: MPI.Intracomm, model: StorageModel, seed: int) -> None:
         self.model = model
         self._seed, self._threads, self._saves = seed, count(1), Counter[str]()
-        self._shared = SharedMemory(comm, _LINE + 8 * (_SERVERS + model.servers.number))
+        queues = 8 * (_SERVERS + model.servers.number)
+        self._shared = SharedMemory(comm, _LINE + 3 * queues)
         self._lock = np.frombuffer(self._shared.view, np.uint8).ctypes.data
-        self._free = self._shared.view[_LINE:].cast("q")
+        self._free, self._idle, self._idle_until = (
+            self._shared.view[_LINE + place * queues : _LINE + (place + 1) * queues].cast("q") for place in range(3)
+        )
         if comm.rank == 0:
             _libc.sem_init(self._lock, 1, 1)
         wait(comm.Ibarrier(), comm.size)
@@ -94,12 +99,20 @@ class ModelledStorage:
 
     def _serve(self, work: list[tuple[int, float]], arrival: int) -> int:
         """Return when the last of some queues has served its seconds of work, which arrives at a time; ns."""
-        free, last = self._free, arrival
+        free, idle, until, last = self._free, self._idle, self._idle_until, arrival
         while _libc.sem_wait(self._lock):  # interrupted by a signal
             pass
         try:
             for queue, service in work:
-                done = free[queue] = min(max(free[queue], arrival) + round(service * 1e9), _NEVER)
+                took = round(service * 1e9)
+                begin = max(idle[queue], arrival)
+                if begin + took <= until[queue]:
+                    done = idle[queue] = begin + took
+                else:
+                    begin = max(free[queue], arrival)
+                    if begin > free[queue]:
+                        idle[queue], until[queue] = free[queue], begin
+                    done = free[queue] = min(begin + took, _NEVER)
                 last = max(last, done)
         finally:
             _libc.sem_post(self._lock)

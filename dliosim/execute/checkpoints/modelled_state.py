@@ -16,7 +16,7 @@ from dliosim.execute.checkpoints.state_writer import pieces_of
 from dliosim.execute.phases.context import Session
 from dliosim.measure.rank.meter import Meter, Stopwatch
 from dliosim.measure.rank.records import VerbRecord
-from dliosim.model import Checkpoint, Restore, StorageModel, Verb
+from dliosim.model import Checkpoint, Restore, StorageModel, Verb, Workload
 from dliosim.model.verbs import flatten_verbs, list_saved_checkpoints
 from dliosim.plan.checkpoints.layout import StateFiles, count_pieces, state_files
 from dliosim.plan.checkpoints.reshard import count_steps, cut_steps, restore_passes
@@ -26,12 +26,12 @@ from dliosim.trace.calls import Call
 _CALLS = 1024
 
 
-def require_modelled_states(session: Session, verbs: tuple[Verb, ...], storage: StorageModel) -> None:
+def require_modelled_states(workload: Workload, verbs: tuple[Verb, ...], storage: StorageModel) -> None:
     """Raise PlanError, on every rank, if no description says what a save or a restore of some verbs takes."""
-    workload, world = session.workload, session.world
+    ranks = workload.job.ranks
     for name in list_saved_checkpoints(verbs):
         checkpoint = workload.checkpoint(name)
-        files = state_files(checkpoint, checkpoint.split(world.size))
+        files = state_files(checkpoint, checkpoint.split(ranks))
         _require_parts(checkpoint)
         owner = next((rank for rank in range(files.split.present_ranks) if files.owner_bytes(rank)), 0)
         calls, _ = count_pieces(files.shards(owner), checkpoint.access.transfer, checkpoint.pieces == "whole")
@@ -40,9 +40,9 @@ def require_modelled_states(session: Session, verbs: tuple[Verb, ...], storage: 
         if isinstance(verb, Restore):
             checkpoint = workload.checkpoint(verb.checkpoint)
             _require_parts(checkpoint)
-            split = checkpoint.split(world.size)
+            split = checkpoint.split(ranks)
             passes = restore_passes(
-                state_files(checkpoint, verb.written_by or split), verb.parallel or split, verb, world.size, 0
+                state_files(checkpoint, verb.written_by or split), verb.parallel or split, verb, ranks, 0
             )
             access, whole = checkpoint.access, checkpoint.pieces == "whole"
             totals = [count_steps(fetches(), access.transfer, whole, access.page) for fetches in passes]

@@ -88,7 +88,7 @@ def run_verbs(session: Session, verbs: tuple[Verb, ...], timelines: int = _TIMEL
     if session.modelled is not None:
         from dliosim.execute.checkpoints.modelled_state import require_modelled_states  # most runs need none of it
 
-        require_modelled_states(session, verbs, session.modelled.model)
+        require_modelled_states(session.workload, verbs, session.modelled.model)
     phases = session.finished.phases
     open_saves: dict[int, Saved] = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -156,3 +157,21 @@ def test_times_beyond_all_clocks_end_no_rank() -> None:
         assert storage.serve_call(0, 0, 0, 1 << 62, 1e-3) == 1 << 62
     calls = ModelledCalls(make_storage(latency=1.0, tail=1.0001), 0, RATE, Meter())
     assert min(calls._draw_latencies(10_000)) >= 1_000_000_000
+
+
+def test_a_call_that_is_made_early_does_not_hold_up_one_that_arrives_before_it() -> None:
+    storage = make_storage()
+    assert storage.serve_call(0, 0, 0, 1000, RATE) == 1000
+    assert storage.serve_call(9000, 0, 0, 1000, RATE) == 10_000
+    assert [storage.serve_call(4000, 0, 0, 2000, RATE) for _ in range(2)] == [6000, 8000]
+    assert storage.serve_call(4000, 0, 0, 2000, RATE) == 12_000  # 1 us is left before the one that was made early
+
+
+@given(st.lists(st.tuples(st.integers(0, 50_000), st.integers(1, 3000)), min_size=1, max_size=40))
+def test_no_server_serves_two_calls_at_once(calls: list[tuple[int, int]]) -> None:
+    storage = make_storage()
+    spans = [
+        (end - length, end) for arrival, length in calls for end in [storage.serve_call(arrival, 0, 0, length, RATE)]
+    ]
+    assert all(begin >= arrival for (begin, _), (arrival, _) in zip(spans, calls, strict=True))
+    assert all(one[1] <= other[0] for one, other in pairwise(sorted(spans)))
