@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: Commands that run on all ranks of a job, each by the class `NameCommand` in the module of its name.
 _ON_RANKS: Final = ("run", "compare", "verify", "saturate", "calibrate")
 
+#: Commands about any number of ranks, which a launcher may start on several: rank 0 alone answers.
+_ON_RANK_0: Final = ("plan", "predict")
+
 #: Seconds after which ranks other than 0 exit where rank 0 prints: a launcher may end all when the first one fails.
 _RANK_0_PRINTS = 1.0
 
@@ -33,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     given = [*given[1:], "--help"] if given[:1] == ["help"] else given
+    if given and given[0] in _ON_RANK_0 and launcher_rank(os.environ) != 0:
+        return 0
     open_streams()
     on_ranks = given[:1] in [[name] for name in _ON_RANKS]
     if arguments is None and on_ranks:

@@ -11,7 +11,7 @@ from dliosim.measure.answers.intervals import mean_interval
 from dliosim.measure.answers.validity import doubt_of_core_waits
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.run_summary import Reason, RunSummary, Spread
-from dliosim.model.storage import HEAVIEST_TAIL
+from dliosim.model.storage import HEAVIEST_TAIL, UNRELIABLE
 
 #: Bytes are at least this much longer under way than nothing, s: the clock's own resolution.
 _SHORTEST: Final = 1e-7
@@ -23,9 +23,6 @@ _SLOWED: Final = 1.5
 _NO_TAIL: Final = 10.0
 _HALVINGS: Final = 40
 
-
-#: An interval of more than this to either side, as a share of the value, makes a parameter unreliable.
-_WIDEST: Final = 0.3
 
 #: Tails of a greater exponent hardly differ.
 _LIGHT: Final = 4.0
@@ -56,7 +53,7 @@ class Calibration:
         named |= {"metadata": self.opens} if self.are_opens_reached else {}
         named |= {"writes": self.writes} if self.writes is not None else {}
         return [
-            name for name, one in named.items() if max(one.high - one.mean, one.mean - one.low) > _WIDEST * one.mean
+            name for name, one in named.items() if max(one.high - one.mean, one.mean - one.low) > UNRELIABLE * one.mean
         ]
 
 

@@ -119,6 +119,9 @@ UNCERTAIN: Final = {
     )
 }
 
+#: A value that may be further off than this share of it is unreliable.
+UNRELIABLE: Final = 0.3
+
 #: The exponent of the heaviest tail that a draw has: the mean of one of 1 has no bounds.
 HEAVIEST_TAIL: Final = 1.05
 
@@ -136,6 +139,8 @@ metadata: 80_000 opens/s
     mds, opens
 measured: 4 KiB to 1 MiB
     call_sizes
+uncertain: latency 9 %, tail 20 %
+    uncertainty, accuracy
 stripe: 1 MiB over 4 servers
     stripe_count, stripe_size, striping
 """

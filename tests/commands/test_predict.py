@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dliosim import PATTERNS
 from dliosim.cli import main
 from dliosim.commands.predict import MOST_RANKS, find_most_ranks
+from dliosim.language.compile import compile_storage, describes_storage
 from dliosim.measure.results.run_summary import Spread
 from dliosim.model import Job
 from dliosim.plan.predict.prediction import Prediction
@@ -51,6 +53,44 @@ def test_the_range_has_what_is_uncertain(slow: str, capsys: pytest.CaptureFixtur
     assert (busy["low"] / exact["mean"], busy["high"] / exact["mean"]) == pytest.approx((0.8, 1.2), abs=0.1)
     assert main([*words[:-1], "-D", "slow.uncertain=servers 20 %"]) == 0
     assert "both ends of all that is `uncertain`" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("pattern", ["cosmoflow", "llama3_8b"])
+def test_values_that_may_be_far_off_are_named(pattern: str, slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["predict", pattern, "--ranks", "8", "--storage", slow, "-D"]
+    assert main([*words, "slow.uncertain=servers 40 %, latency 9 %"]) == 0
+    out = capsys.readouterr().out
+    assert "\nUNSURE   may be far off: `servers` 40 %; measure them again\n" in out
+    assert "\nLIMIT " in out
+    assert main([*words, "slow.uncertain=servers 30 %"]) == 0
+    assert "UNSURE" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["plan", "predict"])
+def test_rank_0_of_a_launcher_answers_alone(
+    command: str, slow: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = {}
+    for rank in "0", "1":
+        monkeypatch.setenv("PMI_RANK", rank)
+        assert main([command, "cosmoflow", "--ranks", "4", "--storage", slow]) == 0
+        said[rank] = capsys.readouterr()
+    assert "4 ranks on 1 node" in said["0"].out
+    assert (said["1"].out, said["1"].err) == ("", "")
+
+
+def test_files_that_exist_are_described_first(slow: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.dlio").write_text('dlio 1\nworkload w\ndataset d {\n from files "*.h5"\n}\ntrain {\n read d\n}\n')
+    assert main(["predict", str(tmp_path / "p.dlio"), "--ranks", "4", "--storage", slow]) == 2
+    assert "describe them: `dliosim new mine --from FILES --generated`" in capsys.readouterr().err
+
+
+def test_what_a_varied_setting_takes_is_shown(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    vary = "layout=shared file,foo"
+    assert main(["predict", "cosmoflow", "--ranks", "4", "--storage", slow, "--vary", vary]) == 2
+    err = capsys.readouterr().err
+    assert "it is written as `layout file per sample`, `layout 8 files`" in err
+    assert "floor" not in err
 
 
 def test_what_a_save_does_besides_and_is_not_predicted_is_named(
@@ -245,6 +285,13 @@ def test_storages_that_come_with_it_are_taken_by_name(capsys: pytest.CaptureFixt
     assert 0.94 < one["storage_utilization"]["mean"] < 0.98
     assert main([*words, "--storage", "nosuch"]) == 2
     assert "shipped descriptions: 3fs, amlfs, leonardo, miyabi, nvme, shaheen3" in capsys.readouterr().err
+
+
+def test_storages_that_come_with_it_have_the_names_of_their_files() -> None:
+    files = [path for path in (PATTERNS / "profiles").glob("*.dlio") if describes_storage(path)]
+    names = {path.stem: compile_storage(path, []).storage.name for path in files}
+    assert {stem: name.lstrip("_") for stem, name in names.items()} == {stem: stem for stem in names}
+    assert "3fs" in names
 
 
 @pytest.fixture

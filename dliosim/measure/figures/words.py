@@ -90,6 +90,7 @@ _OF_TABLES = {
     "young": "the best interval between saves by Young: sqrt(2 * stall * mtbf)",
     "every": "the time of a loop's steps between two saves, as predicted",
     "beyond": "calls of a prediction are more than ten times as large or small as those that described the storage",
+    "unsure": "values of a described storage that may be more than 30 % from the truth, as its `uncertain` says",
     "daly": "the best interval between saves by Daly, which corrects Young's for long stalls",
     "save every": "the interval between saves that loses least",
     "saving": "the share of time that saves take with the best interval",

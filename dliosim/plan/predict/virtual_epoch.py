@@ -125,8 +125,10 @@ def _make_reads(
     uses_all_servers = width >= storage.servers.number or job.ranks * width > _MOST_QUEUED
     called = requests * storage.call_time
     alone = call_seconds(demand, storage) * demand.calls / together / max(demand.size, 1.0)  # seconds for each byte
-    wait = wait_of_batch(loop, demand, job, storage)
-    sizes, latencies, waits, behind = (key(seed, purpose) for purpose in ("size", "latency", "wait", "save"))
+    wait, opening = wait_of_batch(loop, demand, job, storage), _time_of_opens(loop, demand, job, storage)
+    sizes, latencies, waits, behind, opened = (
+        key(seed, purpose) for purpose in ("size", "latency", "wait", "save", "open")
+    )
     find_file = _make_file_draws(loop, dataset, job, key(seed, "file"))
 
     def read(step: int, begun: Floats, saving: FlushQueue) -> Floats:
@@ -137,7 +139,7 @@ def _make_reads(
         longest = sum_latencies(storage, requests, draws).reshape(-1, together).max(axis=1)  # of the slowest reader
         latency: Floats = longest + called
         served = queues.read(begun, size, demand.opens, node, server, width)
-        waited = draw(wait, waits, counter) / together
+        waited = (draw(wait, waits, counter) + draw(opening, opened, counter)) / together
         for flush, is_active in saving.list_active(begun):
             share = share_behind(flush, storage, server, width, storage.count_servers(demand.call))
             queued = np.maximum(draw(flush.on_server, behind, counter) * share, draw(flush.on_client, behind, counter))
@@ -179,7 +181,7 @@ def wait_of_call(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel
     """Return for how long a call waits for calls of readers, s; `others` call as readers do."""
     calls, readers = demand.calls, requests_at_once(loop) if loop.access.readers else 0
     latency = mean_latency(storage) * demand.requests / calls + storage.call_time
-    compute = loop.compute.time.nonnegative_mean() * (loop.batch if loop.compute.per_sample else 1) + storage.step_time
+    compute = _compute_seconds(loop) + storage.step_time
 
     def think(taken: float) -> float:
         """Return for how long a reader does not read between two calls: readers may wait for the steps."""
@@ -187,6 +189,33 @@ def wait_of_call(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel
 
     customers = job.ranks * max(readers, 1) + others
     return wait_of_calls(storage.server_seconds(demand.call), think, customers, storage.servers.number)
+
+
+def _time_of_opens(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel) -> Distribution:
+    """Return for how long the opens of a batch after the first are served and wait for those of other readers; in s.
+
+    Between two opens a reader reads what it has opened.
+    """
+    later = max(demand.opens - 1, 0.0)
+    if storage.metadata is None or not later:
+        return constant(0.0)
+    calls, readers = demand.calls / demand.opens, requests_at_once(loop) if loop.access.readers else 0
+    call = call_seconds(demand, storage) + wait_of_call(loop, demand, job, storage).nonnegative_mean()
+    reading = mean_latency(storage) + storage.call_time + calls * (call + mean_latency(storage) + storage.call_time)
+    compute = (_compute_seconds(loop) + storage.step_time) / demand.opens
+
+    def think(taken: float) -> float:
+        """Return for how long a reader does not open between two opens."""
+        return max(reading, readers * compute - taken) if readers else reading + compute
+
+    service = 1 / storage.metadata
+    mean, stdev, *_ = (*wait_of_calls(service, think, job.ranks * max(readers, 1), 1).parameters, 0.0)
+    return Distribution("gamma", (later * (service + mean), max(stdev, service / 100) * math.sqrt(later)))
+
+
+def _compute_seconds(loop: Loop) -> float:
+    """Return the mean time for which a step computes; s."""
+    return loop.compute.time.nonnegative_mean() * (loop.batch if loop.compute.per_sample else 1)
 
 
 def _make_file_draws(loop: Loop, dataset: Dataset, job: Job, stream: int) -> Callable[[int, Ints], Ints]:

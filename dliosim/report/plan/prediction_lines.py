@@ -8,13 +8,14 @@ from typing import Final
 
 from dliosim.measure.results.run_summary import Spread
 from dliosim.model import Job, StorageModel, Workload
+from dliosim.model.storage import UNRELIABLE
 from dliosim.plan.predict.draws import DRAWS
 from dliosim.plan.predict.prediction import Limit, Prediction
 from dliosim.plan.predict.saves import SavePrediction
 from dliosim.plan.predict.virtual_epoch import requests_at_once
 from dliosim.readable import ABSENT, count, percent, seconds, size
 from dliosim.report.cells import percent_cell, rate_cell, size_cell, time_cell
-from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
+from dliosim.report.first_lines import Row, first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.text_table import SCREEN, Column, format_columns, shorten_name
 
 #: Longer names of checkpoints are cut.
@@ -49,13 +50,14 @@ def prediction_lines(
         ("ANSWER", answer),
         ("NOTE" if one.lowest >= goal else "WHY", _explain_limit(one, storage)),
         ("STORAGE", f"would {delivers} {size(one.rate, 2)}/s in all (first epoch, no page cache)"),
+        *_list_doubts(storage),
         *([("BEYOND", _describe_range(one, storage))] if not storage.has_measured(one.call) else []),
         *([("SCALE", f"scale={workload.scale} shrinks the workload; -D scale=1 is all of it")] * (workload.scale > 1)),
         *([("ALSO", f"not predicted: {', '.join(others)}; --loop NAME chooses")] if others else []),
         ("STEP", f"{_steps(one)}; first step {seconds(one.first_step, 2)}"),
         ("LIMIT", f"{_draws(one, storage)}; {compared}; {_list_unpredicted(workload, 'page cache')} left out"),
     ]
-    return first_lines(*fit_rows(title, rows))
+    return first_lines(*fit_rows(title, rows, large=("LIMIT",)))
 
 
 def prediction_table(predicted: Sequence[Predicted], goal: float, measured: Mapping[Job, Spread]) -> str:
@@ -109,7 +111,7 @@ def save_lines(workload: Workload, rows: Sequence[SaveRow], storage: StorageMode
     where = f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"
     title = fit_title(name_forms(workload.name), [where], ["PREDICTED"], [f"storage {storage.name}", ""])
     shown = [(_SAVED[row.save.kind], _describe_save(row.save)) for row in rows if row.job == job]
-    return first_lines(*fit_rows(title, [*shown, ("LIMIT", limit)]))
+    return first_lines(*fit_rows(title, [*shown, *_list_doubts(storage), ("LIMIT", limit)]))
 
 
 _SAVED: Final = {"save": "SAVES", "restore": "RESTORE"}
@@ -195,6 +197,12 @@ def _describe_range(one: Prediction, storage: StorageModel) -> str:
     assert storage.measured is not None
     least, greatest = size(storage.measured.least, 2), size(storage.measured.greatest, 2)
     return f"calls of {size(one.call, 2)}: {storage.name} was measured by calls of {least} to {greatest}"
+
+
+def _list_doubts(storage: StorageModel) -> list[Row]:
+    """Return a row with the values that may be far from the truth; none without such."""
+    wide = [f"`{name}` {percent(share, 2)}" for name, share in storage.uncertain if share > UNRELIABLE]
+    return [("UNSURE", f"may be far off: {', '.join(wide)}; measure them again")] if wide else []
 
 
 def _draws(one: Prediction, storage: StorageModel) -> str:

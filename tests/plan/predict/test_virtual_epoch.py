@@ -256,3 +256,30 @@ def test_a_call_waits_if_any_of_its_servers_is_written_to(span: int, expected: l
     share = share_behind(flush, storage, np.array([0, 6, 2]), 4, span)
     assert share.tolist() == expected
     assert share_behind(flush, storage, None, 8, span).tolist() == [(2 + span - 1) / 8]
+
+
+def simulate_opens(ranks: int, opens: int, steps: int, service: float, latency: float, compute: float) -> float:
+    """The time of steps whose opens wait in one queue, each after the last, event by event; ranks begin one by one."""
+    free, ends = 0.0, 0.0
+    events = [(rank * service, rank, 0) for rank in range(ranks)]
+    heapq.heapify(events)
+    while events:
+        now, rank, done = heapq.heappop(events)
+        free = max(free, now) + service
+        done += 1
+        after = free + latency + (compute if done % opens == 0 else 0.0)
+        ends = max(ends, after)
+        if done < opens * steps:
+            heapq.heappush(events, (after, rank, done))
+    return ends
+
+
+@pytest.mark.parametrize("ranks", [1, 4, 12, 16, 40])
+def test_opens_one_after_the_other_take_longer_than_all_at_once(ranks: int) -> None:
+    opens, service, latency, compute = 8, 2e-3, 20e-3, 10e-3
+    storage = replace(STORAGE, metadata=1 / service, latency=latency)
+    asked = StepDemand(1.0, opens + 1, opens, 1, 1, constant(1.0))
+    one = loop(compute, 0, sync=Sync("off"))
+    times = run_epoch(one, FILES, asked, 100, Job(ranks), storage, 0)
+    expected = simulate_opens(ranks, opens, 100, service, latency, compute + latency)
+    assert times.first + times.others == pytest.approx(expected, rel=0.1)
