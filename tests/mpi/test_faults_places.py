@@ -217,6 +217,15 @@ def test_results_of_another_run_are_not_written_over(place: Place) -> None:
     assert (place.output / "results.json").read_text() == "{}"
 
 
+def test_results_of_a_search_are_not_mixed_with_others(place: Place) -> None:
+    place.write(DATASET, PREPARE, TRAIN)
+    (place.output / "0001").mkdir(parents=True)
+    (place.output / "0001" / "results.json").write_text("{}")
+    done = place.run(1)
+    assert only_error(done, status=2) == f"error: --output {place.output} has the results of another run"
+    assert f"write `--output {place.output}-2`" in done.stderr
+
+
 def test_results_that_another_run_writes_meanwhile_are_not_written_over(place: Place) -> None:
     place.write(DATASET, PREPARE, TRAIN.replace("epochs   2", "compute  100 ms"))
     with running(start_ranks(2, *place.arguments())) as job:

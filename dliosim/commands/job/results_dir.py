@@ -23,6 +23,9 @@ from dliosim.report.files.results import COMPARE, PARTIAL, RESULTS
 #: The files that a run and a comparison write last: if one exists, all other files exist too.
 LAST = (RESULTS, COMPARE)
 
+#: The same for `saturate`, which begins with one rank.
+_SATURATE = f"0001/{RESULTS}"
+
 
 def check_output_directory(given: str | None) -> None:
     """Check that the results can go to the directory `given`, or to a new one below the current one.
@@ -33,7 +36,7 @@ def check_output_directory(given: str | None) -> None:
 
     if given == "":
         raise UsageError("--output is empty: name a directory")
-    if given is not None and any((Path(given) / name).exists() for name in LAST):
+    if given is not None and any((Path(given) / name).exists() for name in (*LAST, _SATURATE)):
         names = (f"{given.rstrip('/')}-{number}" for number in count(2))
         cure = f"write `--output {next(name for name in names if not os.path.lexists(name))}`, or move them away"
         raise UsageError(f"--output {given} has the results of another run{HELP}{cure}")

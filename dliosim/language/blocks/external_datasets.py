@@ -31,7 +31,9 @@ _BY_SUFFIX: Final = {
 
 def missing_finder(dataset: Dataset) -> FileSurvey:
     """Raise UsageError [R403]: the finder of callers that cannot inspect files."""
-    raise UsageError(f"reading existing files is not possible here, so those of `{dataset.name}` are not found", "R403")
+    text = f"reading existing files is not possible here, so those of `{dataset.name}` are not found"
+    cure = "describe them: `dliosim new mine --from FILES --generated` writes a pattern with data like them"
+    raise UsageError(f"{text}{HELP}{cure}", "R403")
 
 
 def compile_existing(settings: Settings, seed: int) -> Dataset | None:

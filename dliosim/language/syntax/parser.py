@@ -13,6 +13,7 @@ from dliosim.language.diagnostics import Mistake, mistake, suggest_word
 from dliosim.language.source import MAX_LINE_LENGTH, Span
 from dliosim.language.syntax.build import TABLES, grammar_text, parser_options, table_identity
 from dliosim.model import EXPECTABLE
+from dliosim.model.storage import UNCERTAIN
 from dliosim.units import UNITS
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ _DESCRIBED: Final = {
     "_LPAR": "`(`",
     "FIGURE": f"{', '.join(_FIGURES[:-1])} or {_FIGURES[-1]}",
     "PER_SAMPLE": "`per sample`",
+    "UNCERTAIN": f"a setting ({', '.join(UNCERTAIN)})",
 }
 FUNCTIONS: Final = ("min", "max", "ceil", "floor", "log2")
 DISTRIBUTIONS: Final = ("normal", "lognormal", "uniform", "exponential", "gamma", "poisson")
@@ -171,6 +173,8 @@ def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
     expected: set[str] = before.accepts()  # type: ignore[no-untyped-call]
     if rule in _CONTINUED_BY and "UNIT" in expected:
         expected -= {"UNIT"}
+    if rule == "uncertain" and not expected & _QUANTITY and "WORD" in expected:
+        expected = expected - {"WORD"} | {"UNCERTAIN"}
     if at_end:
         here = phrase.end_span() if text else phrase
         return mistake("E003", "the phrase ends too early", here, _list_expected(expected))
@@ -183,7 +187,7 @@ def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
         return mistake("E003", f"cannot read `{word}` here", here, "expected a space behind `x`")
     if "UNIT" in expected and not keyword and re.match(r"[^\W\d]", word):
         return mistake("E002", f"unknown unit `{word}`", here, "not a unit", hint=unit_hint(word))
-    if "FUNCTION" in expected:
+    if "FUNCTION" in expected and text[offset + len(word) :].lstrip().startswith("("):
         known = FUNCTIONS + DISTRIBUTIONS if "DISTRIBUTION" in expected else FUNCTIONS
         keyword = keyword or suggest_word(word, known)
     message = f"cannot read `{word}` here" if word.strip() else "cannot read this"

@@ -99,9 +99,9 @@ def list_unknowns(found: Calibration) -> list[str]:
         unknown += ["`servers` is at least this: reads did not slow each other. Measure with more ranks."]
     if not found.are_opens_reached:
         unknown += [
-            f"`metadata` was not found: {found.opens.mean:_.0f} opens/s did not slow each other. Measure with more"
+            f"`metadata` is left out, as its limit is higher: {found.opens.mean:_.0f} opens/s did not slow each other."
         ]
-        unknown += ["ranks, on more cores."]
+        unknown += ["Measure with more ranks, on more cores."]
     return unknown
 
 

@@ -97,6 +97,22 @@ def test_a_mistake_is_found_at_its_line(tmp_path: Path, line: str, code: str) ->
     assert codes(tmp_path, f"dlio 1\nstorage s {{\n {line}\n}}\n") == [code]
 
 
+@pytest.mark.parametrize(
+    ("phrase", "label"),
+    [
+        ("30 %", "expected `off` or a setting (servers, writes, client, "),
+        ("latency 9 %, 20 %", "expected a setting (servers, writes, client, "),
+        ("latency", "expected a quantity or a word"),
+    ],
+)
+def test_what_may_be_uncertain_is_listed(tmp_path: Path, phrase: str, label: str) -> None:
+    with pytest.raises(PatternError) as error:
+        compiled(tmp_path, f"dlio 1\nstorage s {{\n servers 2 of 1 GB/s\n uncertain {phrase}\n}}\n")
+    (found,) = error.value.diagnostics
+    assert found.labels[0].text.startswith(label)
+    assert found.help == ("it is written as `uncertain latency 9 %, tail 20 %`",)
+
+
 def test_it_is_explained_as_a_file_that_describes_the_same(tmp_path: Path) -> None:
     given = [("scratch.latency", "1 ms")]
     path, again = tmp_path / "scratch.dlio", tmp_path / "again.dlio"
