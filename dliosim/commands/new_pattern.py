@@ -59,7 +59,7 @@ def new_command(parsed: SimpleNamespace) -> int:
         raise UsageError("a pattern needs a name\n  = help: write `dliosim new mine`")
     path = given.with_name(f"{given.name}.dlio")
     if path.exists():
-        source = ["--from", *parsed.source] if parsed.source else []
+        source = [word for one in parsed.source or () for word in ("--from", one)]
         free = " ".join(map(quote_word, [_free_name(given), *source]))
         hint = f"write `dliosim new {free}`, or change the one that is there"
         raise ExecutionError(f"cannot write {path}: it is there already{HELP}{hint}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,3 +109,22 @@ def test_runs_on_two_numbers_of_ranks_give_the_plan_of_a_third(tmp_path: Path) -
             assert getattr(each, name, None) == getattr(same, name, None), name
     (kept,), (saved,) = known.checkpoints, inferred.checkpoints
     assert [part.size for part in kept.parts] == [part.size for part in saved.parts]
+
+
+def test_files_that_are_here_say_which_samples_calls_read(tmp_path: Path) -> None:
+    text = PATTERN.format(size="3 kB", layout="3 files", batch=6, shuffle="globally", readers=0, every="epoch")
+    text = text.replace("    layout", "    format  tfrecord\n    layout").replace(
+        "shuffle    samples globally each epoch", ""
+    )
+    (tmp_path / "job.dlio").write_text(text.replace("samples 61", "samples 96"))
+    run = ["run", "--trace", "--dir", "data", "--output", "first", "job.dlio"]
+    assert run_command(2, run, tmp_path).returncode == 0
+    view = View(read_trace(tmp_path / "first" / "trace.h5"))
+    made = infer_pattern(view)
+    (tmp_path / "again.dlio").write_text(made.text.replace("NAME", "again"))
+    workload = compile_pattern(tmp_path / "again.dlio", [], Job(2))[0]
+    (data,), (loop,) = workload.datasets, loops_of(workload.verbs)
+    assert (data.format, data.samples, data.constant_size, data.layout.files) == ("tfrecord", 96, 3000, 3)
+    assert (loop.batch, loop.epochs) == (6, 3)
+    shutil.rmtree(tmp_path / "data")
+    assert "files that end with .tfrecord may have several each" in infer_pattern(View(view.trace)).text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -34,8 +35,8 @@ def make_pattern(traces: Sequence[Path], keep_names: bool) -> tuple[str, list[st
     made = [(infer_pattern(View(open_trace(job)), keep_names), job) for job in jobs]
     made.sort(key=lambda one: one[0].ranks)
     found, (last, trace) = [one for one, _ in made], made[-1]
-    if len({one.ranks for one in found}) < len(found):
-        text = f"--from {' '.join(map(str, traces))}: two traces of {last.ranks} ranks"
+    if twice := {one.ranks for one, other in pairwise(found) if one.ranks == other.ranks}:
+        text = f"--from {' --from '.join(map(str, traces))}: two traces of {min(twice)} ranks"
         raise UsageError(f"{text}{HELP}give several of one job on different numbers of ranks, or one")
     lines = merge_lines({one.ranks: one.lines for one in found}) if len(found) > 1 else last.lines
     text = write_lines(lines)

@@ -81,6 +81,11 @@ class View:
             names.setdefault(group, f"rank {one.rank}" if one.rank >= 0 else f"process {number}")
         return tuple(names[group] for group in sorted(names))
 
+    @property
+    def ranks(self) -> int:
+        """The number of ranks; of processes, if no rank is known."""
+        return len({one.rank for one in self.events.processes if one.rank >= 0}) or len(self.groups)
+
     @cached_property
     def slices_of(self) -> list[list[slice]]:
         """The rows of each process of each group."""

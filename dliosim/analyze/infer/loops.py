@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -10,18 +10,17 @@ import numpy as np
 
 from dliosim.analyze.arrays import Ints, find_starts
 from dliosim.analyze.figures.view import View
+from dliosim.analyze.infer.data_files import DataFiles
 from dliosim.analyze.infer.facts import Fact
-from dliosim.analyze.infer.reads import DataFiles, SampleReads, count_by, find_spans, group_rows, mode_of
+from dliosim.analyze.infer.orders import describe_order, is_in_order, list_lanes, list_passes, share_all
+from dliosim.analyze.infer.reads import SampleReads, count_at_once, count_by, find_long, find_spans, group_rows, mode_of
+from dliosim.analyze.read.darshan.counters import LogTrace
 from dliosim.readable import count, percent
 from dliosim.trace.events import layer_number
 from dliosim.units import format_bytes, format_seconds
 
 #: The share of what was counted that must agree for a value to be sure.
 _SURE: Final = 0.9
-#: The share of samples that follow a smaller one, from which on an order is that of the files; half at random.
-_IN_ORDER: Final = 0.75
-#: Fewer samples of a rank in an epoch show no order.
-_FEWEST: Final = 8
 #: As many calls in a step may each read samples that are next to each other.
 _FEW_CALLS: Final = 2
 #: Compute that varies by less of its mean is the same in all steps.
@@ -30,8 +29,6 @@ _STEADY: Final = 0.1
 _AGAIN: Final = 1.5
 #: Fewer groups of reads show no batch.
 _FEWEST_BURSTS: Final = 3
-#: A gap between batches is this many times as long as those within one.
-_GAP: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +77,9 @@ def _describe_loop(view: View, data: DataFiles | None, spans: Ints) -> LoopFacts
     if epochs:
         facts["epochs"] = Fact(str(epochs), "epochs of the trace", share >= _SURE)
     elif data is not None:
-        times = count_by(data.reads.sample)[1]
-        epochs, share = mode_of(times)
-        facts["epochs"] = Fact(str(epochs), f"{percent(share, 2)} of the samples were read as often", share >= _SURE)
+        epochs, share = _count_passes(data.reads)
+        is_sure = share >= _SURE and data.are_placed
+        facts["epochs"] = Fact(str(epochs), f"{percent(share, 2)} of the samples were read so often", is_sure)
     computes = list_inside(view, spans, "compute")
     steps = _count_steps(view, computes, spans)
     if data is not None and not steps:
@@ -93,9 +90,36 @@ def _describe_loop(view: View, data: DataFiles | None, spans: Ints) -> LoopFacts
         facts["epochs"] = Fact(str(epochs), "samples were read again within an epoch: as many reads", False)
     if data is not None:
         facts |= _describe_reads(view, data, epochs, steps, len(computes) > 0)
+        batch, ranks = int(facts["batch"].value.partition(" ")[0] or 1), view.ranks
+        if data.samples < batch * ranks and facts.get("shard", Fact("", "")).value != "off":
+            why = f"{count(data.samples, 'sample')} for {count(ranks, 'rank')} are less than a batch of each"
+            facts["last batch"] = Fact("keep", why, False)
+        elif ends := _count_partial_ends(data.reads, batch):
+            facts["last batch"] = Fact("keep", f"{count(ends, 'epoch')} of a rank end with a smaller batch")
+        in_epoch = len(data.reads) / len(np.unique(data.reads.rank)) / max(epochs, 1)
+        if data.is_whole and not data.is_counted and steps > _AGAIN * in_epoch:
+            doubt = f"{count(steps, 'step')} in an epoch of {in_epoch:.3g} files, which may have several"
+            data = replace(data, doubt=data.doubt or doubt)
     facts["compute"] = _describe_compute(view, computes, data, int(facts["readers"].value) if data is not None else 0)
     facts["sync"] = _describe_sync(view, spans, len(computes))
     return LoopFacts(data, spans, epochs, steps, begin, len(computes) > 0, facts)
+
+
+def _count_partial_ends(reads: SampleReads, batch: int) -> int:
+    """Return how many epochs of ranks end with less than a batch; 0 if other steps have less, too."""
+    (rank, epoch, _), many = count_by(reads.rank, reads.epoch, reads.step)
+    is_last = np.append(find_starts(rank, epoch)[1:], True)
+    partial = many < batch
+    return int(partial.sum()) if (reads.step >= 0).all() and not (partial & ~is_last).any() else 0
+
+
+def _count_passes(reads: SampleReads) -> tuple[int, float]:
+    """Return how often most samples were read, and the share of these: by each rank, if each read all as often."""
+    if len(np.unique(reads.rank)) > 1 and share_all(reads) > _SURE:
+        often, share = mode_of(count_by(reads.rank, reads.sample)[1])
+        if share > 0.5:  # samples that ranks share by chance are read less evenly
+            return often, share
+    return mode_of(count_by(reads.sample)[1])
 
 
 def list_inside(view: View, spans: Ints, kind: str) -> Ints:
@@ -118,43 +142,89 @@ def _count_steps(view: View, computes: Ints, spans: Ints) -> int:
 def _describe_reads(view: View, data: DataFiles, epochs: int, steps: int, has_steps: bool) -> dict[str, Fact]:
     reads, events = data.reads, view.events
     facts: dict[str, Fact] = {}
-    if (events.epoch[data.rows] >= 0).any():
-        lanes = [len(np.unique(reads.lane[rows])) for rows in _epochs_of(reads)]
-    else:
-        lanes = [_count_at_once(reads, rows) for _, rows in group_rows(reads.rank)]
-    readers = 0 if max(lanes) == 1 and not (reads.lane & 0xFFFFFFFF).any() else max(lanes)
-    why = "threads or processes of a rank that read in an epoch"
-    facts["readers"] = Fact(str(readers), why, mode_of(np.array(lanes))[0] == max(lanes))
+    facts["readers"] = _describe_readers(view, data)
     facts["batch"] = _describe_batch(data, epochs, steps)
-    facts |= _describe_order(reads, data.are_placed)
-    layers = np.unique(events.layer[data.rows])
-    api = "mpi-collective" if layer_number("mpi-io collective") in layers else "posix"
-    api = "mpi-independent" if layer_number("mpi-io") in layers and api == "posix" else api
-    facts["api"] = Fact(api, "names of the calls")
+    facts |= describe_order(data)
+    facts["api"] = _describe_api(view, data)
     if data.piece:
-        facts["transfer"] = Fact(format_bytes(data.piece), "the largest call, which many are")
-    opens = events.is_kind("open") & np.isin(events.file, np.unique(events.file[data.rows]))
+        facts["transfer"] = Fact(format_bytes(data.piece), "the size of most calls")
+    opens = view.basic & events.is_kind("open") & np.isin(events.file, np.unique(events.file[data.rows]))
     opens &= events.begin >= reads.begin.min() - 1_000_000_000
-    many = int((opens & view.operations).sum())
+    many = int(opens.sum()) or _count_opens(view, data)
     used = len(count_by(reads.rank, reads.sample if data.is_whole else reads.rank)[1])
-    if data.is_whole:
-        often = "each sample" if many > 0.8 * len(reads) else "each epoch" if many > 1.2 * used else "once"
-    else:
-        often = "each sample" if many > 0.8 * len(reads) else "once"
-    facts["open"] = Fact(often, f"{many:_} opens for {len(reads):_} reads of samples", bool(many))
+    often = "each sample" if many > 0.8 * len(reads) else "each epoch" if many > 1.2 * used else "once"
+    opened = f"{many:_} {'open' if many == 1 else 'opens'}"
+    why = f"{opened} for {len(reads):_} {'read' if len(reads) == 1 else 'reads'} of samples"
+    facts["open"] = Fact(often, why, bool(many))
     return facts
+
+
+def _count_opens(view: View, data: DataFiles) -> int:
+    """Return how often a log counts that files of a data set were opened, by its lowest module that knows them."""
+    tables = view.trace.counters if isinstance(view.trace, LogTrace) else ()
+    every = {table.module: int(table.count("OPENS")[table.is_of(set(data.paths))].sum()) for table in tables}
+    return every.get("POSIX", 0) or every.get("STDIO", 0)
+
+
+def _describe_api(view: View, data: DataFiles) -> Fact:
+    events = view.events
+    of_data = np.isin(events.file, np.unique(events.file[data.rows]))
+    every = view.operations & of_data & events.is_kind("read")
+    layers = [layer_number(name) for name in ("mpi-io collective", "mpi-io")]
+    together, alone = (int((every & (events.layer == layer)).sum()) for layer in layers)
+    below = int((data.rows & ~np.isin(events.layer, layers)).sum())
+    if not below and together + alone:
+        return Fact("mpi-collective" if together else "mpi-independent", "names of the calls")
+    if alone and not together and abs(alone - below) <= (1 - _SURE) * below:
+        return Fact("mpi-independent", f"{alone:_} reads of MPI-IO, and {below:_} of POSIX for them")
+    if together + alone:
+        why = f"as the file system sees them: {together + alone:_} reads of MPI-IO, {together:_} of them collective"
+        return Fact("posix", why, False)
+    return Fact("posix", "names of the calls")
+
+
+def _describe_readers(view: View, data: DataFiles) -> Fact:
+    """Return the readers of each rank: threads and processes other than the one that began it."""
+    reads = data.reads
+    lanes = [len(np.unique(reads.lane[rows])) for rows in list_passes(reads)]
+    many, is_sure = max(lanes), mode_of(np.array(lanes))[0] == max(lanes)
+    if not (view.events.epoch[data.rows] >= 0).any():
+        at_once = max(_count_at_once(reads, rows) for _, rows in group_rows(reads.rank))
+        # Those that begin late or end early do not meet all others; those that are begun again in an epoch meet few.
+        is_sure, many = is_sure and at_once == many, many if at_once * 2 > many else at_once
+    is_other = (reads.lane & 0xFFFFFFFF > 0) | ~np.isin(reads.lane >> 32, _find_firsts(view))
+    if many == 1 and not is_other.any():
+        many = 0
+    if view.trace.source == "Darshan DXT" and many <= 1 and not is_other.any():
+        return Fact(str(many), "the log does not tell threads", False)
+    if _take_turns(reads):
+        return Fact(str(many), "threads that read where others ended: fewer of them may read at a time", False)
+    return Fact(str(many), "threads or processes of a rank that read in an epoch", is_sure)
+
+
+def _find_firsts(view: View) -> Ints:
+    """Return the process of each rank that began first; one without events had none to tell when."""
+    begin = np.full(len(view.events.processes), np.iinfo(np.int64).max)
+    np.minimum.at(begin, view.events.process, view.events.begin)
+    begin[np.bincount(view.events.process, minlength=len(begin)) == 0] = -1
+    order = np.lexsort((begin, view.group_of))
+    firsts: Ints = order[find_starts(view.group_of[order])]
+    return firsts
+
+
+def _take_turns(reads: SampleReads) -> bool:
+    """Return whether most calls begin where that of another thread of the process ended, as in a pool."""
+    order = np.lexsort((reads.begin, reads.sample, reads.epoch, reads.rank))
+    lane, sample, epoch = reads.lane[order], reads.sample[order], reads.epoch[order]
+    follows = (sample[1:] == sample[:-1] + 1) & (epoch[1:] == epoch[:-1]) & (lane[1:] >> 32 == lane[:-1] >> 32)
+    return bool(follows.any()) and float((lane[1:] != lane[:-1])[follows].mean()) > 0.5
 
 
 def _count_at_once(reads: SampleReads, rows: Ints) -> int:
     """Return how many threads of a rank read at a time, each from its first read to its last."""
-    spans = [(reads.begin[rows[own]].min(), reads.end[rows[own]].max()) for _, own in group_rows(reads.lane[rows])]
-    begins, ends = (np.sort(np.array(each)) for each in zip(*spans, strict=True))
-    return int((np.arange(1, len(begins) + 1) - np.searchsorted(ends, begins, "right")).max())
-
-
-def _epochs_of(reads: SampleReads) -> list[Ints]:
-    """Return the reads of each rank in each epoch."""
-    return [rows for _, rows in group_rows(_number_rows(reads.rank, reads.epoch))]
+    return count_at_once(
+        [(reads.begin[rows[own]].min(), reads.end[rows[own]].max()) for _, own in group_rows(reads.lane[rows])]
+    )
 
 
 def _describe_batch(data: DataFiles, epochs: int, steps: int) -> Fact:
@@ -162,129 +232,48 @@ def _describe_batch(data: DataFiles, epochs: int, steps: int) -> Fact:
     if (reads.step >= 0).all():
         many = count_by(reads.rank, reads.epoch, reads.step)[1]
         batch, share = mode_of(many)
-        if batch == 1 or (batch <= _FEW_CALLS and not data.is_whole and _is_in_order(reads)):
+        is_few = batch == 1 or (batch <= _FEW_CALLS and not data.is_whole and is_in_order(reads))
+        if is_few and not data.is_counted:
             what = "file" if data.is_whole else "call"
             return Fact(f"{batch} per rank", f"{count(batch, what)} a step: a {what} may have several samples", False)
-        return Fact(f"{batch} per rank", f"samples of a step: so in {percent(share, 2)} of steps", share >= _SURE)
+        why = f"samples of a step: so in {percent(share, 2)} of steps"
+        if reads.step.max() <= 1 and batch > 1:
+            return Fact(f"{batch} per rank", f"{why}, one in an epoch: larger batches would read as many", False)
+        return Fact(f"{batch} per rank", why, share >= _SURE and not data.is_divided)
     ranks = len(np.unique(reads.rank))
     if steps:
         each = len(reads) / ranks / max(epochs, 1) / steps
-        if round(each) <= 1:
+        if round(each) <= 1 and not data.is_counted:
             what = "file" if data.is_whole else "call"
             return Fact("1 per rank", f"{each:.3g} {what}s a step: a {what} may have several samples", False)
-        near = abs(each - round(each)) < 0.1 and each >= 1
+        near = abs(each - round(each)) < 0.1 and each >= 1 and not (data.is_divided or data.doubt)
         return Fact(f"{max(round(each), 1)} per rank", f"{each:.3g} samples for each step of a rank", near)
-    # A thread first reads several batches ahead without a gap.
-    sizes = [len(some) for rows in _lanes_of(reads) for some in _split_bursts(reads, rows)[1:]]
-    batch, share = mode_of(np.array(sizes, np.int64))
-    if len(sizes) >= _FEWEST_BURSTS and share >= _SURE:
-        return Fact(f"{batch} per rank", f"{percent(share, 2)} of {len(sizes)} groups of reads between longer gaps")
+    bursts = [[len(some) for some in _split_bursts(reads, rows)] for rows in list_lanes(reads)]
+    # A thread first reads several batches ahead without a gap, and its last one may be smaller.
+    later = [size for sizes in bursts for size in sizes[1:]]
+    within = [size for sizes in bursts for size in sizes[1:-1]]
+    batch, share = mode_of(np.array(later, np.int64))
+    if len(later) >= _FEWEST_BURSTS and share >= _SURE:
+        why = f"{percent(share, 2)} of {len(later)} groups of reads between longer gaps"
+        is_one_call = batch <= _FEW_CALLS and not data.is_whole and is_in_order(reads)  # which may have several samples
+        is_sure = within.count(batch) >= _FEWEST_BURSTS and batch > 1 and not (is_one_call or data.doubt)
+        return Fact(f"{batch} per rank", why, is_sure)
+    every = np.array([size for sizes in bursts if len(sizes) > 1 for size in sizes], np.int64)
+    divisors = [size for size in np.unique(every).tolist() if size > 1 and (every % size == 0).mean() >= _SURE]
+    if divisors and len(every) >= _FEWEST_BURSTS:
+        return Fact(f"{max(divisors)} per rank", "longer gaps are behind multiples of these reads", False)
     return Fact("", "no steps in the trace, and no gaps between batches: its compute would show them", False)
 
 
-def _is_in_order(reads: SampleReads) -> bool:
-    """Return whether each rank reads samples in the order of the files."""
-    same = reads.rank[1:] == reads.rank[:-1]
-    return bool(same.any()) and float((np.diff(reads.sample)[same] > 0).mean()) >= _IN_ORDER
-
-
-def _lanes_of(reads: SampleReads) -> list[Ints]:
-    """Return the reads of each thread in each epoch."""
-    return [rows for _, rows in group_rows(_number_rows(reads.lane, reads.epoch))]
-
-
-def _number_rows(*columns: Ints) -> Ints:
-    """Return a number for each different row of some columns; (n,)."""
-    order = np.lexsort(columns[::-1])
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = np.cumsum(find_starts(*(column[order] for column in columns)))
-    return numbers
-
-
 def _split_bursts(reads: SampleReads, rows: Ints) -> list[Ints]:
-    """Return the reads of a thread between gaps that are longer than all others, and than the reads themselves."""
+    """Return the reads of a thread between gaps that are long, also for the reads themselves."""
     if len(rows) < 3:
         return [rows]
     usual = int(np.median(reads.end[rows] - reads.begin[rows]))
     gaps = np.maximum(reads.begin[rows][1:] - reads.end[rows][:-1], usual)
-    ordered = np.sort(gaps)
-    jump = int(np.argmax(ordered[1:] / np.maximum(ordered[:-1], 1)))
-    is_clear = ordered[jump + 1] > _GAP * max(ordered[jump], 1)
-    if not is_clear:
-        return [rows]
-    found: list[Ints] = np.split(rows, np.flatnonzero(gaps >= ordered[jump + 1]) + 1)
+    is_long = find_long(gaps)
+    found: list[Ints] = np.split(rows, np.flatnonzero(is_long) + 1)
     return found
-
-
-def _describe_order(reads: SampleReads, are_placed: bool) -> dict[str, Fact]:
-    """Return the order of samples, and how ranks share them."""
-    ranks = len(np.unique(reads.rank))
-    passes = [(int(reads.rank[rows[0]]), _order_of(reads, rows)) for rows in _epochs_of(reads)]
-    orders = dict(enumerate(order for _, order in passes))
-    long = [order for order in orders.values() if len(order) >= _FEWEST]
-    facts: dict[str, Fact] = {}
-    if not are_placed:
-        return {"shuffle": Fact("", "calls of a library have no offsets")}
-    if not long:
-        facts["shuffle"] = Fact("off", f"fewer than {_FEWEST} samples of a rank in an epoch show no order", False)
-        return facts | {"shard": _describe_shard(reads, ranks)}
-    ascending = float(np.mean([np.mean(np.diff(order) > 0) for order in long]))
-    lanes = [reads.sample[rows] for rows in _lanes_of(reads) if len(rows) >= _FEWEST]
-    if lanes:  # threads of a rank that read in order meet in any order
-        ascending = max(ascending, float(np.mean([np.mean(np.diff(order) > 0) for order in lanes])))
-    if ascending >= _IN_ORDER:
-        facts["shuffle"] = Fact("off", f"{percent(ascending, 2)} of samples are behind the one before")
-        facts["shard"] = _describe_shard(reads, ranks)
-        return facts
-    why = f"{percent(ascending, 2)} of samples are behind the one before, as in any order"
-    by_rank = {rank: [order for own, order in passes if own == rank] for rank in np.unique(reads.rank).tolist()}
-    pairs = [(own[0], own[1]) for own in by_rank.values() if len(own) > 1]
-    if not pairs:
-        facts["shuffle"] = Fact(
-            "samples globally each epoch", f"{why}; one epoch does not show if others differ", False
-        )
-        return facts
-    again = np.mean([np.array_equal(one[:_FEWEST], other[:_FEWEST]) for one, other in pairs]) > 0.5
-    shared = float(np.mean([len(np.intersect1d(one, other)) / max(len(one), 1) for one, other in pairs]))
-    when = "once" if again else "each epoch"
-    if shared > _SURE and ranks > 1:
-        facts["shuffle"] = Fact(
-            f"samples within shard {when}", f"{why}; {percent(shared, 2)} of a rank's samples come again"
-        )
-    else:
-        one = "; one rank has all samples" if ranks == 1 else f"; {percent(shared, 2)} of a rank's samples come again"
-        facts["shuffle"] = Fact(f"samples globally {when}", why + one, ranks > 1)
-    if ranks > 1 and _share_all(reads) > _SURE:
-        facts["shard"] = Fact("off", "all ranks read the same samples")
-    return facts
-
-
-def _order_of(reads: SampleReads, rows: Ints) -> Ints:
-    """Return the samples of some reads in their order: of steps if they are known, else of time."""
-    order: Ints = reads.sample[rows[np.lexsort((reads.begin[rows], reads.step[rows]))]]
-    return order
-
-
-def _share_all(reads: SampleReads) -> float:
-    """Return the share of the samples of an epoch that all ranks read."""
-    ranks = len(np.unique(reads.rank))
-    (_, sample), _ = count_by(reads.rank, reads.sample)
-    return float((np.unique(sample, return_counts=True)[1] == ranks).mean())
-
-
-def _describe_shard(reads: SampleReads, ranks: int) -> Fact:
-    if ranks == 1:
-        return Fact("", "one rank reads all", False)
-    if _share_all(reads) > _SURE:
-        return Fact("off", "all ranks read the same samples")
-    first = reads.epoch == reads.epoch[0]
-    widths = []
-    for _, rows in group_rows(reads.rank[first]):
-        own = np.unique(reads.sample[first][rows])
-        widths.append((own[-1] - own[0] + 1) / len(own))
-    if float(np.median(widths)) < 1.5:
-        return Fact("by block", "each rank reads samples next to each other")
-    return Fact("by sample", "ranks read samples in turn")
 
 
 def _describe_compute(view: View, computes: Ints, data: DataFiles | None, readers: int) -> Fact:
@@ -300,7 +289,7 @@ def _describe_compute(view: View, computes: Ints, data: DataFiles | None, reader
         return Fact("0 s", "no compute in the trace", False)
     reads = data.reads
     gaps = []
-    for rows in _epochs_of(reads):
+    for rows in list_passes(reads):
         bursts = [_split_bursts(reads, rows[some]) for _, some in group_rows(reads.lane[rows])]
         if readers:  # each begins a batch when one of the rank is used, after the first ones
             gaps += np.diff(np.sort([reads.begin[some[0]] for own in bursts for some in own[1:]])).tolist()
@@ -317,8 +306,10 @@ def _describe_compute(view: View, computes: Ints, data: DataFiles | None, reader
 def _describe_sync(view: View, spans: Ints, steps: int) -> Fact:
     syncs = len(list_inside(view, spans, "sync"))
     if syncs and steps:
-        every = round(steps / syncs)
-        return Fact("barrier" if every <= 1 else f"barrier every {every} steps", "syncs of the trace")
+        every = max(round(steps / syncs), 1)
+        value = "barrier" if every == 1 else f"barrier every {every} steps"
+        why = f"{count(syncs, 'sync')} in {count(steps, 'step')}"
+        return Fact(value, why, abs(steps / syncs - every) <= _STEADY * every)
     if view.trace.source == "dliosim":
         return Fact("off", "no sync in the trace")
     return Fact("barrier", "the trace has no syncs: this is what most jobs do", False)

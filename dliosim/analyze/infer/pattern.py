@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from dliosim.analyze.arrays import Bools
 from dliosim.analyze.figures.view import View
+from dliosim.analyze.infer.data_files import DataFiles, list_data_files
 from dliosim.analyze.infer.facts import Fact, Line, Setting, write_lines
 from dliosim.analyze.infer.loops import LoopFacts, list_loops
-from dliosim.analyze.infer.reads import DataFiles, list_data_files
+from dliosim.analyze.infer.reads import count_at_once, group_rows
 from dliosim.analyze.infer.saves import SaveFacts, list_saves
 from dliosim.analyze.infer.sums import spread_sums
 from dliosim.analyze.read.darshan.counters import LogTrace
-from dliosim.errors import TraceError
+from dliosim.errors import HELP, TraceError
+from dliosim.formats.registry import bind
 from dliosim.language.settings.phrases import write_distribution, write_size
-from dliosim.model import Workload
+from dliosim.model import Distribution, Workload
 from dliosim.model.fitted_sizes import fit_sizes
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.readable import count, percent, printable
+from dliosim.readable import size as bytes_of
 
 #: Settings of a loop in the order in which they are written.
 _ORDER: Final = (*("batch", "last batch", "shard", "shuffle", "api", "transfer", "open", "readers", "compute", "sync"),)
@@ -32,8 +36,11 @@ _SUMS: Final = "the log has sums: calls in order, as by DXT or DFTracer, would s
 _UNSEEN: Final = {
     **{head: Fact("", _SUMS, False) for head in ("batch", "shuffle", "readers", "fsync")},
     "compute": Fact("0 s", _SUMS, False),
-    "shard": Fact("by sample", "", False),
 }
+#: The share of a data set's writes within the reads of another from which on it is made of that.
+_MOSTLY: Final = 0.8
+#: A distribution of sizes that differs for this share of samples at most is sure.
+_NEAR: Final = 0.1
 #: Verbs of loops.
 _LOOPS: Final = ("train", "evaluate", "infer")
 
@@ -66,21 +73,77 @@ def infer_pattern(view: View, keep_names: bool = False) -> InferredPattern:
     With `keep_names` comments have the first and the last file of each data set.
     """
     if view.trace.incomplete:
-        raise TraceError(f"{view.trace.path} is incomplete, so its job is unknown: {view.trace.incomplete[0]}")
+        raise TraceError(
+            f"{view.trace.path} is incomplete, so its job is unknown: {view.trace.incomplete[0]}"
+            f"{HELP}record the job again; `dliosim analyze {view.trace.path}` shows what the trace has"
+        )
     are_sums = isinstance(view.trace, LogTrace) and not len(view.events)
     if isinstance(view.trace, LogTrace) and are_sums:
         view = View(replace(view.trace, events=spread_sums(view.trace)))
+    are_ranks = len(view.groups) == 1 or any(one.rank >= 0 for one in view.events.processes)
     datasets = list_data_files(view)
+    if not are_ranks and _have_workers(view, datasets):
+        processes = tuple(replace(one, rank=0) for one in view.events.processes)
+        view = View(replace(view.trace, events=replace(view.events, processes=processes)))
+        datasets = list_data_files(view)
     loops = list_loops(view, datasets)
+    doubted = {loop.data.paths: loop.data for loop in loops if loop.data is not None}  # by their steps
+    datasets = [doubted[data.paths] for data in datasets]
     saves = list(list_saves(view, datasets, next((loop for loop in loops if loop.has_compute), None)))
     if not loops and not saves:
-        raise TraceError(f"{view.trace.path} has no reads of data and no saves")
+        raise TraceError(_explain_nothing(view))
+    _mark_doubts(view, loops, saves, are_sums, are_ranks)
+    lines = tuple(_list_lines(view, datasets, loops, saves, keep_names, are_sums))
+    return InferredPattern(lines, _measure_work(view, datasets, saves), view.ranks)
+
+
+def _mark_doubts(
+    view: View, loops: Sequence[LoopFacts], saves: Sequence[SaveFacts], are_sums: bool, are_ranks: bool
+) -> None:
+    """Mark the facts of loops and saves that a log without calls, or without ranks, cannot know."""
+    for loop in () if are_ranks else loops:
+        if "readers" in loop.facts:
+            why = f"{loop.facts['readers'].why}; no process has a rank, so they may be ranks or their readers"
+            loop.facts["readers"] = replace(loop.facts["readers"], why=why, is_sure=False)
     for facts in [*(loop.facts for loop in loops), *(one.facts for one in saves)] if are_sums else ():
-        facts |= {head: fact for head, fact in _UNSEEN.items() if head in facts}
-    names = {id(data): f"data{number}" if number > 1 else "data" for number, data in enumerate(datasets, 1)}
-    lines = tuple(_list_lines(view, datasets, loops, saves, names, keep_names))
-    ranks = len({one.rank for one in view.events.processes if one.rank >= 0}) or len(view.groups)
-    return InferredPattern(lines, _measure_work(view, datasets, saves), ranks)
+        facts |= {head: _weaken(head, fact) for head, fact in facts.items()}
+    writes = view.basic & view.events.is_kind("write")
+    for loop in loops if isinstance(view.trace, LogTrace) else ():
+        if loop.data is not None and (writes & _are_on(view, loop.data.paths)).any():
+            fact = loop.facts["open"]
+            loop.facts["open"] = replace(fact, why=f"{fact.why}; those to write count, too", is_sure=False)
+
+
+def _weaken(head: str, fact: Fact) -> Fact:
+    """Return a fact that is out of sums."""
+    if head in _UNSEEN:
+        return _UNSEEN[head]
+    if head == "epochs":
+        return Fact(fact.value, "bytes read of each file, by the last of its bytes that was read", False)
+    if head == "shard":
+        return replace(fact, is_sure=False) if fact.value == "off" else Fact("by sample", "", False)
+    return replace(fact, is_sure=False) if head == "part" else fact
+
+
+def _explain_nothing(view: View) -> str:
+    """Return the message for a trace without work that a pattern can do."""
+    reads, writes = (int(view.bytes[view.basic & view.events.is_kind(kind)].sum()) for kind in ("read", "write"))
+    text = f"{view.trace.path} has no reads of data and no saves"
+    if reads + writes:
+        text += f": it reads {bytes_of(reads, 3)} of programs and settings"
+        text += f", and writes {bytes_of(writes, 3)} that are no checkpoint"
+    known = "checkpoints are known by names such as ckpt or .pt, or by a loop with compute that writes them"
+    return f"{text}{HELP}`dliosim analyze {view.trace.path}` shows what it did; {known}"
+
+
+def _have_workers(view: View, datasets: Sequence[DataFiles]) -> bool:
+    """Return whether some processes do not read while all others do, so that not all are ranks."""
+    process, begin, end = (
+        np.concatenate([getattr(data.reads, name) for data in datasets]) if datasets else np.zeros(0, np.int64)
+        for name in ("lane", "begin", "end")
+    )
+    spans = [(int(begin[rows].min()), int(end[rows].max())) for _, rows in group_rows(process >> 32)]
+    return 0 < len(spans) < len(view.events.processes) or (len(spans) > 1 and count_at_once(spans) < len(spans))
 
 
 def _list_lines(
@@ -88,10 +151,14 @@ def _list_lines(
     datasets: Sequence[DataFiles],
     loops: Sequence[LoopFacts],
     saves: Sequence[SaveFacts],
-    names: dict[int, str],
     keep_names: bool,
+    are_sums: bool,
 ) -> Iterator[Line]:
+    """Yield the lines of a pattern."""
+    names = {id(data): f"data{number}" if number > 1 else "data" for number, data in enumerate(datasets, 1)}
+    names |= {id(one): f"model{number}" if number > 1 else "model" for number, one in enumerate(saves, 1)}
     yield f"# What a job did by its trace ({view.trace.source}): each line says from what, and `?` marks guesses"
+    yield "# No trace shows how far a loop reads ahead (`prefetch`), nor reads of mapped files."
     yield "dlio 1"
     yield 'workload NAME "as in a trace"'
     for data in datasets:
@@ -99,50 +166,89 @@ def _list_lines(
         if keep_names:
             yield from (f"# {printable(path)}" for path in dict.fromkeys([data.paths[0], data.paths[-1]]))
         yield f"dataset {names[id(data)]} {{"
-        yield from _lines_of(_describe_files(data, f"NAME/{names[id(data)]}"))
+        facts = _describe_files(data, f"NAME/{names[id(data)]}")
+        if are_sums and not data.is_whole:
+            why = f"{facts['samples'].why}, if the epochs are right"
+            facts["samples"] = replace(facts["samples"], why=why, is_sure=False)
+        yield from (Setting(head, fact) for head, fact in facts.items())
         yield "}"
-    kept = {id(one): f"model{number}" if number > 1 else "model" for number, one in enumerate(saves, 1)}
     for one in saves:
         yield ""
-        yield f"checkpoint {kept[id(one)]} {{"
-        yield from _lines_of(one.facts)
-        yield Setting("path", Fact(f'"NAME/{kept[id(one)]}"', ""))
+        yield f"checkpoint {names[id(one)]} {{"
+        yield from (Setting(head, fact) for head, fact in one.facts.items())
+        yield Setting("path", Fact(f'"NAME/{names[id(one)]}"', ""))
         yield "}"
     yield ""
-    for data in datasets:
-        yield f"prepare {names[id(data)]}"
+    made_of = {id(loop): made for loop in loops if (made := _find_converted(view, loop, datasets)) is not None}
+    converted = {id(data) for data in made_of.values()}
+    yield from (f"prepare {names[id(data)]}" for data in datasets if id(data) not in converted)
     if datasets:
         yield "drop caches"
-    main = next((loop for loop in loops if loop.has_compute), None)
     inner = {id(other): outer for outer in loops for other in loops if _is_within(view, other, outer)}
-    for number, loop in enumerate(loops):
-        if id(loop) in inner:
-            continue
-        yield ""
-        yield f"train{f' loop{number + 1}' if number else ''} {{"
-        yield from _loop_lines(loop, names)
-        for one in saves if loop is main else ():
-            if one.cadence:
-                yield Setting("checkpoint", Fact(f"{kept[id(one)]} {one.cadence}", count(one.saves, "save")))
-        for other in loops:
-            if inner.get(id(other)) is loop:
-                every = max(round(loop.epochs / max(other.epochs, 1)), 1)
-                yield f"    evaluate loop{list(loops).index(other) + 1} every {count(every, 'epoch')} {{"
-                inside = _loop_lines(replace(other, facts=_drop_epochs(other)), names)
-                yield from (replace(line, indent=8) for line in inside)
-                yield "    }"
-        yield "}"
+    inner = {key: inner.get(id(outer), outer) for key, outer in inner.items()}  # evaluations have none of their own
+    main = next((loop for loop in loops if loop.has_compute), None)
+    for number, loop in enumerate(loops, 1):
+        if id(loop) in made_of:
+            yield from ("", f"convert {names[id(loop.data)]} to {names[id(made_of[id(loop)])]}")
+        elif id(loop) not in inner:
+            yield from ("", f"train{f' loop{number}' if number > 1 else ''} {{")
+            yield from _list_settings(loop, names)
+            yield from _list_cadences(saves if loop is main else (), names)
+            evaluations = [(at, other) for at, other in enumerate(loops, 1) if inner.get(id(other)) is loop]
+            for at, other in evaluations:
+                yield from _list_evaluation(f"loop{at}", other, loop, names)
+            yield "}"
     for one in saves:
-        if not one.cadence:
-            yield from _repeat([f"save {kept[id(one)]}"], one.saves)
-        if one.restores:
-            everything = ["    reads everything", "}"] if one.reads_everything else []
-            block = [f"restore {kept[id(one)]}{' {' * bool(everything)}", *everything]
-            yield from _repeat(block, one.restores)
+        yield from _list_saves(one, names[id(one)])
 
 
-def _drop_epochs(loop: LoopFacts) -> dict[str, Fact]:
-    return {head: fact for head, fact in loop.facts.items() if head != "epochs"}
+def _list_cadences(saves: Iterable[SaveFacts], names: Mapping[int, str]) -> Iterator[Line]:
+    """Yield the lines of the checkpoints that a loop saves."""
+    for one in saves:
+        if one.cadence:
+            fact = Fact(f"{names[id(one)]} {one.cadence}", count(one.saves, "save"), one.is_regular)
+            yield Setting("checkpoint", fact)
+
+
+def _list_evaluation(name: str, one: LoopFacts, outer: LoopFacts, names: Mapping[int, str]) -> Iterator[Line]:
+    """Yield the lines of a loop between the epochs of another."""
+    every = max(round(outer.epochs / max(one.epochs, 1)), 1)
+    if outer.epochs != every * one.epochs:
+        yield f"    # ? {count(one.epochs, 'evaluation')} in {count(outer.epochs, 'epoch')}"
+    yield f"    evaluate {name} every {count(every, 'epoch')} {{"
+    facts = {head: fact for head, fact in one.facts.items() if head != "epochs"}
+    yield from (replace(line, indent=8) for line in _list_settings(replace(one, facts=facts), names))
+    yield "    }"
+
+
+def _list_saves(one: SaveFacts, name: str) -> Iterator[Line]:
+    """Yield the saves that no loop has, and the restores."""
+    if not one.cadence:
+        yield from _repeat([f"save {name}"], one.saves)
+    if one.restores:
+        everything = ["    reads everything", "}"] if one.reads_everything else []
+        doubt = [f"# ? {one.restore_doubt}"] if one.restore_doubt else []
+        yield from _repeat([*doubt, f"restore {name}{' {' * bool(everything)}", *everything], one.restores)
+
+
+def _find_converted(view: View, loop: LoopFacts, datasets: Sequence[DataFiles]) -> DataFiles | None:
+    """Return the data set that was written while a loop without epochs and steps read another one."""
+    if loop.data is None or loop.has_compute or len(loop.spans):
+        return None
+    begin, end = int(loop.data.reads.begin.min()), int(loop.data.reads.end.max())
+    for data in (one for one in datasets if one is not loop.data and one.samples == loop.data.samples):
+        writes = np.flatnonzero(_are_on(view, data.paths) & view.basic & view.events.is_kind("write"))
+        times = view.events.begin[writes]
+        if len(writes) and float(((times > begin) & (times < end)).mean()) > _MOSTLY:
+            return data
+    return None
+
+
+def _are_on(view: View, paths: Iterable[str]) -> Bools:
+    """Return which events are on some files."""
+    some = set(paths)
+    found: Bools = np.array([path in some for path in view.events.files] + [False])[view.events.file]
+    return found
 
 
 def _repeat(lines: Sequence[str], times: int) -> Iterator[str]:
@@ -156,23 +262,54 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
     layout = "file per sample" if data.is_whole else "shared file" if files == 1 else count(files, "file")
     if data.folders > 1 and layout != "shared file":
         layout += f" in {data.folders} folders"
-    seen = f"{len(first):_} were read"
-    varied = f"differ from this by {percent(error, 2)} of samples at most"
+    are_calls = data.samples == len(first) and data.are_placed and not data.is_divided
+    is_counted = data.is_whole or data.is_counted or are_calls
+    seen = f"{len(first):_} {'was' if len(first) == 1 else 'were'} read"
+    if data.is_counted:
+        seen = f"counted in the files; {seen}"
+    elif not data.are_placed:
+        seen += " in an epoch, by calls that say no offsets"
+    elif data.samples != len(first):
+        seen = f"as many as the bytes that were written; {seen}"
+    varied = f"the nearest distribution: its shares of sizes differ by {percent(error, 2)} at most"
+    spread = float(np.ptp(reads.size)) / float(reads.size.mean())
+    is_near = error <= _NEAR or spread <= _NEAR
+    if error > _NEAR >= spread:
+        varied = f"the sizes differ by {percent(spread, 2)} of their mean at most"
+    is_sure = data.is_seen and data.is_sized and not data.is_divided and is_near
     why = "as read" if size.is_constant else varied
     if data.is_divided:
         why = "the greatest size that divides all calls"
+    if not data.is_sized:
+        why = "the mean: the log does not say the sizes of all calls"
     if not data.is_seen:
         why = "calls that are not in the trace have read more: it moves in the files beyond its reads"
+    how = "whole" if data.is_whole else "in part"
     return {
-        "samples": Fact(f"{data.samples}", seen),
-        "size": Fact(write_distribution(size, write_size), why, data.is_seen and not data.is_divided),
-        "layout": Fact(layout, f"{count(files, 'file')}, read {'whole' if data.is_whole else 'in part'}"),
-        "format": Fact("raw", f"files end with {data.suffix or 'nothing'}: as many bytes, whatever is in them", False),
+        "samples": Fact(
+            f"{data.samples}", f"{seen}; {data.doubt}" if data.doubt else seen, is_counted and not data.doubt
+        ),
+        "size": Fact(write_distribution(size, write_size), why, is_sure and not data.doubt),
+        "layout": Fact(layout, f"{count(files, 'file')}, read {how}", not (data.is_whole and data.doubt)),
+        "format": _find_format(data, size),
         "path": Fact(f'"{path}"', ""),
     }
 
 
-def _loop_lines(loop: LoopFacts, names: dict[int, str]) -> Iterator[Setting]:
+def _find_format(data: DataFiles, size: Distribution) -> Fact:
+    """Return the format of files that are here, if their samples are those that were read; `raw` otherwise."""
+    ending, found = f"files end with {data.suffix or 'nothing'}", data.contents
+    if found is None:
+        return Fact("raw", f"{ending}: as many bytes, whatever is in them", False)
+    made = replace(found.dataset, source="", found="", counts=None, names=(), size=size)
+    if found.samples == data.samples and bind(made).refuse() is None:
+        return Fact(made.format, "as the first file is")
+    held = f"{made.format}, with {count(found.samples, 'sample')} in all"
+    return Fact("raw", f"{ending} and are {held}: as many bytes, whatever is in them", False)
+
+
+def _list_settings(loop: LoopFacts, names: Mapping[int, str]) -> Iterator[Setting]:
+    """Yield the settings of a loop that are not those by default."""
     data = loop.data
     if data is not None:
         yield Setting("read", Fact(names[id(data)], ""))
@@ -180,12 +317,13 @@ def _loop_lines(loop: LoopFacts, names: dict[int, str]) -> Iterator[Setting]:
         yield Setting("epochs", loop.facts["epochs"])
     for head in _ORDER:
         fact = loop.facts.get(head)
-        if fact is not None and fact.value != _USUAL.get(head, None):
+        if fact is not None and (fact.value != _USUAL.get(head) or (fact.why and not fact.is_sure)):
             yield Setting(head, fact)
     if data is None and loop.steps:
         yield Setting("steps", Fact(str(loop.steps), "steps of the trace"))
     elif data is not None and (limit := _find_step_limit(loop, data)):
-        yield Setting("steps", Fact(str(limit), "steps of the trace; the data would last for more"))
+        is_sure = data.are_placed and not data.doubt
+        yield Setting("steps", Fact(str(limit), "steps of the trace; the data would last for more", is_sure))
 
 
 def _find_step_limit(loop: LoopFacts, data: DataFiles) -> int:
@@ -194,10 +332,6 @@ def _find_step_limit(loop: LoopFacts, data: DataFiles) -> int:
     ranks = 1 if loop.facts.get("shard", Fact("", "")).value == "off" else len(np.unique(data.reads.rank))
     lasts = data.samples // (int(batch) * ranks) if batch else 0
     return loop.steps if 0 < loop.steps < lasts else 0
-
-
-def _lines_of(facts: dict[str, Fact]) -> Iterator[Setting]:
-    return (Setting(head, fact) for head, fact in facts.items())
 
 
 def _is_within(view: View, other: LoopFacts, outer: LoopFacts) -> bool:
@@ -215,9 +349,8 @@ def _measure_work(view: View, datasets: Sequence[DataFiles], saves: Sequence[Sav
     """Return the work of a trace: that of data sets and checkpoints, by verbs, and all of it."""
     events, moved = view.events, view.bytes
     reads, writes = (view.basic & events.is_kind(kind) & (moved > 0) for kind in ("read", "write"))
-    is_data, is_saved = np.zeros(len(events), np.bool_), np.zeros(len(events), np.bool_)
-    paths = {path for data in datasets for path in data.paths}
-    is_data = np.array([path in paths for path in events.files] + [False])[events.file]
+    is_saved = np.zeros(len(events), np.bool_)
+    is_data = _are_on(view, [path for data in datasets for path in data.paths])
     for one in saves:
         is_saved |= one.rows
     used = {"loop": reads & is_data, "save": writes & is_saved, "restore": reads & is_saved}
@@ -233,7 +366,8 @@ def explain_work(work: Work, workload: Workload) -> dict[str, float]:
     """Return the shares of the bytes, the calls and the files of a trace that a workload has, by its plan."""
     planned: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for phase in forecast(workload).phases:
-        verb = phase.verb if phase.verb in ("save", "restore") else "loop" if phase.verb in _LOOPS else ""
+        is_loop = phase.verb in _LOOPS or (phase.verb == "convert" and phase.when)  # what a conversion reads
+        verb = phase.verb if phase.verb in ("save", "restore") else "loop" if is_loop else ""
         for place, figure in enumerate((phase.bytes, phase.calls)):
             planned[verb][place] += figure.total * phase.times
     shares = {}

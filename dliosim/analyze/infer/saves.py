@@ -13,14 +13,25 @@ import numpy as np
 
 from dliosim.analyze.arrays import Bools, Ints
 from dliosim.analyze.figures.view import View
+from dliosim.analyze.infer.data_files import DataFiles
 from dliosim.analyze.infer.facts import Fact
 from dliosim.analyze.infer.loops import LoopFacts, list_inside
-from dliosim.analyze.infer.reads import DataFiles, count_by, mode_of
+from dliosim.analyze.infer.reads import count_by, mode_of
+from dliosim.analyze.infer.sums import find_means
 from dliosim.readable import count
 from dliosim.units import format_bytes
 
+#: A file that has less bytes than this many times those up to its last one was written once.
+_TWICE: Final = 1.5
 #: The share of what is restored that all ranks read from which on each restores everything.
 _EVERYTHING: Final = 0.8
+#: Bytes that differ by less are those of whole restores.
+_SAME: Final = 0.05
+
+#: Steps by which a save in the background may begin later than others.
+_LATE: Final = 1
+#: Names of calls that delete a file.
+_DELETES: Final = ("unlink", "unlinkat", "remove")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,9 @@ class SaveFacts:
     saves: int  #: saves
     restores: int  #: restores
     reads_everything: bool  #: each rank restores all of it
+    restore_doubt: str  #: what restores do not explain of its reads; empty if they do
     cadence: str  #: when a loop saves it: `every 5 steps`; empty if no loop does
+    is_regular: bool  #: it does so at equal intervals
     facts: dict[str, Fact]  #: settings by their heads
 
 
@@ -70,13 +83,15 @@ def _describe(view: View, own: Bools, loop: LoopFacts | None) -> SaveFacts:
     total = int(view.bytes[writes].sum())
     writers = len(np.unique(rank))
     files = mode_of(count_by(count_by(number, events.file[writes].astype(np.int64))[0][0])[1])[0]
-    ranks = len({one.rank for one in events.processes if one.rank >= 0}) or len(view.groups)
+    ranks = view.ranks
     each = total // saves
-    facts = {
-        "part": Fact(f"state {format_bytes(each)} total", f"{count(saves, 'save')} of {format_bytes(total)} in all")
-    }
+    why = f"{count(saves, 'save')} of {format_bytes(total)} in all"
+    end = int((np.maximum(events.offset[writes], 0) + view.bytes[writes]).max())
+    is_once = len(np.unique(events.file[writes])) == 1 and total < _TWICE * end
+    is_counted = loop is not None or is_once or bool(events.is_kind("compute").any())
+    facts = {"part": Fact(f"state {format_bytes(each)} total", why, is_counted)}
     if writers == 1 and ranks > 1:
-        facts["part"] = Fact(f"state {format_bytes(each)} whole", facts["part"].why)
+        facts["part"] = Fact(f"state {format_bytes(each)} whole", why, is_counted)
         facts["writers"] = Fact(f"rank {int(rank[0])}", "one rank writes")
     elif files == 1 and writers > 1:
         facts["writers"] = Fact("all ranks into shared file", f"{count(writers, 'rank')} write one file")
@@ -87,27 +102,45 @@ def _describe(view: View, own: Bools, loop: LoopFacts | None) -> SaveFacts:
             f"one per {-(-ranks // files)} ranks", f"{count(files, 'file')} of {count(writers, 'rank')}"
         )
     call, share = mode_of(view.bytes[writes])
-    if share > 0.5 and call >= 4096 and len(writes) > 2 * saves * files:
+    is_known = find_means(events)[writes].mean() < 0.5
+    if is_known and share > 0.5 and call >= 4096 and len(writes) > 2 * saves * files:
         facts["transfer"] = Fact(format_bytes(call), "most calls that write")
     elif len(writes) > saves * files:
         facts["transfer"] = Fact(format_bytes(-(-total // len(writes))), "the mean of calls of different sizes", False)
     buffers = [number for number, name in enumerate(events.names) if "flush" in name]  # to the kernel alone
     flushed = int((own & view.basic & events.is_kind("fsync") & ~np.isin(events.name, buffers)).sum())
     facts["fsync"] = Fact("on" if flushed >= saves else "off", f"{count(flushed, 'fsync')} for {count(saves, 'save')}")
+    if saves > 1:
+        facts["keep"] = _find_keep(view, own, saves, files, len(np.unique(events.file[writes])))
     cadence = _find_cadence(view, writes, rank, number, loop)
-    return SaveFacts(own, saves, *_count_restores(view, own, each, ranks), cadence, facts)
+    return SaveFacts(own, saves, *_count_restores(view, own, each, ranks), *cadence, facts)
 
 
-def _count_restores(view: View, own: Bools, size: int, ranks: int) -> tuple[int, bool]:
-    """Return how often a checkpoint was read, and whether each rank read all of it."""
+def _find_keep(view: View, own: Bools, saves: int, files: int, written: int) -> Fact:
+    """Return how many saves are kept, of `files` each that wrote as many different files as `written`."""
+    if written <= files:
+        return Fact("1", "each save writes the files of the one before")
+    deletes = [number for number, name in enumerate(view.events.names) if name in _DELETES]
+    deleted = len(np.unique(view.events.file[own & np.isin(view.events.name, deletes)]))
+    if not deleted:
+        return Fact("", "no call of the trace deletes a save, so all stay", is_sure=False)
+    return Fact(str(max(saves - deleted // files, 1)), f"{count(deleted, 'file')} of {written:_} were deleted")
+
+
+def _count_restores(view: View, own: Bools, size: int, ranks: int) -> tuple[int, bool, str]:
+    """Return how often a checkpoint was read, whether each rank read all of it, and what a restore does not explain."""
     rows = np.flatnonzero(own & view.basic & view.events.is_kind("read") & (view.bytes > 0))
     if not len(rows):
-        return 0, False
-    (_, file, offset), _ = count_by(
-        view.groups_of(rows), view.events.file[rows].astype(np.int64), view.events.offset[rows]
-    )
-    is_shared = ranks > 1 and float((count_by(file, offset)[1] == ranks).mean()) > _EVERYTHING
-    return max(round(int(view.bytes[rows].sum()) / max(size * (ranks if is_shared else 1), 1)), 1), is_shared
+        return 0, False, ""
+    file, offset = view.events.file[rows].astype(np.int64), view.events.offset[rows]
+    (_, file, offset, moved), _ = count_by(view.groups_of(rows), file, offset, view.bytes[rows])
+    (_, _, each), readers = count_by(file, offset, moved)
+    is_shared = ranks > 1 and int(each[readers == ranks].sum()) > _EVERYTHING * int(each.sum())
+    total, whole = int(view.bytes[rows].sum()), max(size * (ranks if is_shared else 1), 1)
+    restores = max(round(total / whole), 1)
+    is_same = abs(total - restores * whole) <= _SAME * total
+    doubt = "" if is_same else f"{format_bytes(total)} were read: ranks read parts more than once, or not all of it"
+    return restores, is_shared, doubt
 
 
 def _count_steps_before(view: View, loop: LoopFacts | None, rank: Ints, time: Ints) -> Ints:
@@ -137,6 +170,8 @@ def _number_saves(view: View, own: Bools, writes: Ints, loop: LoopFacts | None) 
     if any(later < end for (_, end), (later, _) in pairwise(spans)) or len(spans) == 1:  # not of one save each
         opens = np.flatnonzero(own & view.basic & events.is_kind("open"))
         times = events.begin[opens]
+        if loop is None and not events.is_kind("compute").any():
+            return _number_by_names(view, writes)
         steps = _count_steps_before(view, loop, view.groups_of(opens), times)
         keys = [events.process[some].astype(np.int64) << 32 | events.file[some] for some in (opens, writes)]
         order = _count_steps_before(view, loop, view.groups_of(writes), events.begin[writes])
@@ -151,24 +186,47 @@ def _number_saves(view: View, own: Bools, writes: Ints, loop: LoopFacts | None) 
     return numbers
 
 
-def _find_cadence(view: View, writes: Ints, rank: Ints, number: Ints, loop: LoopFacts | None) -> str:
-    """Return after which steps or epochs a loop saves; empty if it does not."""
+def _number_by_names(view: View, writes: Ints) -> Ints:
+    """Return the number of the save of each write by the names of files: another by the same process is a new save.
+
+    Such files have names that differ in numbers, and more time between them than a file takes.
+    """
+    events = view.events
+    begin, end = events.begin[writes], events.end[writes]
+    files = [np.flatnonzero(events.file[writes] == number) for number in np.unique(events.file[writes])]
+    files.sort(key=lambda rows: int(begin[rows].min()))
+    longest = max(int(end[rows].max() - begin[rows].min()) for rows in files)
+    found, number, last = np.zeros(len(writes), np.int64), 0, int(begin[files[0]].min())
+    seen: set[tuple[int, str]] = set()
+    for rows in files:
+        plain = re.sub(r"\d+", "#", events.files[events.file[writes[rows[0]]]])
+        names = {(process, plain) for process in np.unique(events.process[writes[rows]]).tolist()}
+        if int(begin[rows].min()) - last > longest and names & seen:
+            number, seen = number + 1, set()
+        found[rows], seen, last = number, seen | names, max(last, int(end[rows].max()))
+    return found
+
+
+def _find_cadence(view: View, writes: Ints, rank: Ints, number: Ints, loop: LoopFacts | None) -> tuple[str, bool]:
+    """Return after which steps or epochs a loop saves, empty if it does not, and whether intervals are equal."""
     if loop is None or not loop.steps:
-        return ""
+        return "", True
     done = _count_steps_before(view, loop, rank, view.events.begin[writes])
     steps = np.array([int(done[number == save].min()) for save in range(int(number.max()) + 1)])
     epoch, whole = loop.steps, loop.steps * max(loop.epochs, 1)
     if not steps.all():
-        return ""
+        return "", True
     if len(steps) == 1 and steps[0] >= whole:
-        return "at end"
+        return "at end", True
     if (steps % epoch == 0).all():
-        every = max(round(whole / epoch / len(steps)), 1) if len(steps) > 1 else int(steps[0]) // epoch
-        return f"every {count(every, 'epoch')}"
+        about = whole / epoch / len(steps) if len(steps) > 1 else steps[0] / epoch
+        every = max(round(about), 1)
+        return f"every {count(every, 'epoch')}", bool(len(steps) == 1 or len(np.unique(np.diff(steps))) == 1)
     # In the background writes begin some steps late, so only intervals with as many saves in an epoch may be it.
     place = (steps - 1) % epoch + 1
     many = mode_of(count_by((steps - 1) // epoch)[1])[0]
     same = np.diff(steps)[np.diff((steps - 1) // epoch) == 0]
     about = float(same.mean()) if len(same) else float(place.min())
     every = min(range(epoch // (many + 1) + 1, epoch // many + 1), key=lambda one: abs(one - about), default=int(about))
-    return f"every {count(max(every, 1), 'step')}"
+    is_regular = bool((np.abs(same - every) <= max(_LATE, every / 4)).all())
+    return f"every {count(max(every, 1), 'step')}", is_regular

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -23,38 +24,65 @@ _SAME: Final = 0.02
 def merge_lines(patterns: Mapping[int, Sequence[Line]]) -> list[Line]:
     """Return the lines of one pattern for those of runs of a job, by their ranks: as those of the run on most ranks.
 
-    A number that is proportional to the ranks, or to their inverse, is written so; one that is neither is a guess.
-    Raises TraceError if the runs have different blocks.
+    A number that is proportional to the ranks, or to their inverse, is written so; one that is neither, and what is not
+    in all runs, is a guess. Raises TraceError if the runs have different blocks.
     """
+    patterns = dict(sorted(patterns.items()))
     most = max(patterns)
-    known = [
-        {key: line.fact for key, line in _find_keys(lines) if isinstance(line, Setting)} for lines in patterns.values()
-    ]
-    blocks = [key for key, line in _find_keys(patterns[most]) if isinstance(line, str)]
-    for ranks, lines in patterns.items():
-        if [key for key, line in _find_keys(lines) if isinstance(line, str)] != blocks:
+    facts = [dict(_list_facts(lines)) for lines in patterns.values()]
+    heads = [[line for line in lines if isinstance(line, str) and line.endswith("{")] for lines in patterns.values()]
+    for ranks, each in zip(patterns, heads, strict=True):
+        if list(map(_name_block, each)) != list(map(_name_block, heads[-1])):
             raise TraceError(
                 f"the runs on {most} and {ranks} ranks have different data sets, checkpoints or loops: "
                 "they did different things, so each needs a pattern of its own"
             )
-    merged = []
-    for key, line in _find_keys(patterns[most]):
-        if isinstance(line, Setting):
-            facts = [each.get(key, Fact("", "")) for each in known]
-            line = replace(line, fact=_merge_facts(line.fact, facts, list(patterns)))
-        merged.append(line)
+    merged: list[Line] = []
+    for line in _add_missing(patterns[most], facts):
+        if isinstance(line, tuple):
+            values = [one.get(line, Fact("", "")) for one in facts]
+            merged.append(Setting(line[-2], _merge_facts(values[-1], values, list(patterns)), 4 * (len(line) - 2)))
+        else:
+            merged.append(line)
+    times = [[int(number) for number in re.findall(r"(?m)^repeat (\d+) {", "\n".join(each))] for each in heads]
+    if any(each != times[-1] for each in times):
+        shown = "; ".join(", ".join(map(str, each)) for each in times)
+        merged.append(f"# ? `repeat` is that of {most} ranks: {shown} on {', '.join(map(str, patterns))} ranks")
     return merged
 
 
-def _find_keys(lines: Sequence[Line]) -> Iterator[tuple[tuple[str, ...], Line]]:
-    """Yield each line with the blocks around it and its head."""
+def _list_facts(lines: Sequence[Line]) -> Iterator[tuple[tuple[str, ...], Fact]]:
+    """Yield the key of each setting: the blocks around it, its head, and how many of that head are before it there."""
+    blocks: list[str] = []
+    times = Counter[tuple[str, ...]]()
+    for line in lines:
+        if isinstance(line, Setting):
+            key = (*blocks, line.head)
+            yield (*key, str(times[key])), line.fact
+            times[key] += 1
+        elif line.endswith("{"):
+            blocks.append(_name_block(line))
+        elif line.strip() == "}":
+            blocks.pop()
+
+
+def _add_missing(
+    lines: Sequence[Line], facts: Sequence[Mapping[tuple[str, ...], Fact]]
+) -> Iterator[str | tuple[str, ...]]:
+    """Yield the lines of a run, with keys in place of settings; a block ends with what it has in other runs alone."""
+    own = iter(list(dict(_list_facts(lines))))
+    others = [key for each in facts for key in each if key not in facts[-1]]
     blocks: list[str] = []
     for line in lines:
-        yield (*blocks, line.head if isinstance(line, Setting) else ""), line
-        if isinstance(line, str) and line.endswith("{"):
-            blocks.append(_name_block(line))
-        elif isinstance(line, str) and line.strip() == "}":
+        if isinstance(line, Setting):
+            yield next(own)
+            continue
+        if line.strip() == "}":
+            yield from dict.fromkeys(key for key in others if list(key[:-2]) == blocks)
             blocks.pop()
+        elif line.endswith("{"):
+            blocks.append(_name_block(line))
+        yield line
 
 
 def _name_block(line: str) -> str:
@@ -96,8 +124,9 @@ def _scale(numbers: Sequence[float], ranks: Sequence[int], unit: str | None) -> 
         each = [number * rank**power for number, rank in zip(numbers, ranks, strict=True)]
         mean = sum(each) / len(each)
         if _are_near(each):
-            near = round(mean) if abs(mean - round(mean)) <= _SAME * mean else mean
-            is_size, is_time = unit in SIZES, unit in TIMES
-            number = format_bytes(round(mean)) if is_size else format_seconds(float(f"{mean:.3g}")) if is_time else ""
-            return form.format(number or f"{near:.10g}")
+            if unit is not None:
+                text = format_bytes(round(mean)) if unit in SIZES else format_seconds(float(f"{mean:.3g}"))
+                return form.format(text)
+            is_whole = power > 0 or abs(mean - round(mean)) <= _SAME * mean
+            return form.format(round(mean)) if is_whole else f"max(floor({mean:.6f} * $ranks), 1)"
     return ""

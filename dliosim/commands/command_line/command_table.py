@@ -395,8 +395,16 @@ COMMANDS: Final = {
         "measure a storage on one node, and describe it for predict",
         "mpiexec -n 4 dliosim calibrate --dir /scratch/me -o here.dlio",
         (
-            _option("-o FILE", "the file with the description", required=True),
-            *_VALUES[:2],
+            _option("-o FILE", "the file with the description; as -o here.dlio", required=True),
+            _option(
+                "-D NAME=VALUE",
+                "MiB that each rank reads in large reads (-D large=1_024), or a setting of the storage of --storage "
+                '(-D scratch.latency="1 ms"); may be given several times',
+                dest="define",
+                action="append",
+                default=[],
+            ),
+            _VALUES[1],
             _option("--storage FILE", "no I/O: calibrate on a described storage, to see what is found of it"),
             *_STALLS,
         ),
@@ -425,7 +433,7 @@ COMMANDS: Final = {
             _option(
                 "--measured RESULTS",
                 "directories of runs of the pattern: predicts their ranks, and shows both",
-                action="append",
+                nargs="+",
             ),
             _option("--picture FILE", "draw utilization over ranks, as .png or .svg"),
             _JSON,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.facts import Setting
 from dliosim.analyze.infer.pattern import InferredPattern, explain_work, infer_pattern
+from dliosim.analyze.read.darshan.counters import LogTrace
 from dliosim.errors import TraceError
 from dliosim.language.compile import compile_pattern
-from dliosim.model import Job, Loop, Workload
+from dliosim.model import Convert, Job, Loop, Prepare, Restore, Workload
 from dliosim.plan.forecast.forecast import loops_of
+from tests.analyze.infer.test_sums import log_of
 from tests.analyze.rows import MS, Row, compute, read, view, write
 
 
@@ -406,3 +410,372 @@ def test_a_batch_of_one_call_is_a_guess_by_steps_without_numbers() -> None:
         for row in (read(step * 9 * MS, MS, "/d/a", step * 4000, 4000), compute(step * 9 * MS + MS, 7 * MS))
     ]
     assert "# ?" in line_of(infer(rows), "batch")
+
+
+@pytest.mark.parametrize(
+    ("deleted", "file", "keep"), [((2, 4), "step{step}", 1), ((2,), "step{step}", 2), ((), "last", 1)]
+)
+def test_how_many_saves_are_kept(deleted: tuple[int, ...], file: str, keep: int, tmp_path: Path) -> None:
+    rows = [
+        *long_steps(1),
+        *(row for step in (2, 4, 6) for row in save_at(step, (0,), file=f"/ckpt/{file}/{{rank}}.pt")),
+    ]
+    rows += [Row("metadata", 900 * MS + step, 1, name="unlink", file=f"/ckpt/step{step}/0.pt") for step in deleted]
+    (kept,) = compiled(infer(rows), tmp_path).checkpoints
+    assert kept.keep == keep
+
+
+def test_saves_that_no_call_deletes_may_be_kept() -> None:
+    made = infer([*long_steps(1), *(row for step in (2, 4, 6) for row in save_at(step, (0,)))])
+    assert "# keep: unknown" in made.text
+
+
+def shuffled_files(ranks: int, epochs: int, files: int = 24) -> list[Row]:
+    """Return reads of files in a new order each epoch, of 4 samples in 2 steps each; ranks get files in turn."""
+    rows = []
+    for number in range(epochs):
+        order = np.random.default_rng(number).permutation(files)
+        for rank in range(ranks):
+            now, where = number * 1000 * MS, {"process": rank, "epoch": number + 1}
+            for step, (file, sample) in enumerate((file, 2 * half) for file in order[rank::ranks] for half in range(2)):
+                for place in sample, sample + 1:
+                    rows.append(read(now, MS // 9, f"/d/{file:02d}", place * 1000, 1000, step=step + 1, **where))
+                    now += MS // 5
+                rows.append(compute(now, 5 * MS, rank, step=step + 1))
+                now += 6 * MS
+            rows.append(epoch(number * 1000 * MS, 900 * MS, rank, epoch=number + 1))
+    return rows
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_files_in_any_order_whose_samples_are_in_theirs(ranks: int, tmp_path: Path) -> None:
+    loop = first_loop(infer(shuffled_files(ranks, 3)), tmp_path)
+    assert (loop.shuffle.files, loop.shuffle.samples) == ("globally", "off")
+    assert loop.shard == ("by file" if ranks > 1 else "by sample")
+
+
+def test_samples_that_all_ranks_read_in_different_epochs_are_shared_out(tmp_path: Path) -> None:
+    orders = [np.random.default_rng(seed).permutation(48) for seed in range(12)]
+    rows = []
+    for number, order in enumerate(orders):
+        later = steps_of([order[:24], order[24:]], 4)
+        for row in later:
+            row.begin += 1000 * MS * number
+            row.epoch = number + 1 if row.epoch > 0 else row.epoch
+        rows += later
+    loop = first_loop(infer(rows), tmp_path)
+    assert (loop.shard, loop.shuffle.samples, loop.epochs) == ("by sample", "globally", 12)
+
+
+def test_a_data_set_that_is_written_while_another_is_read_is_a_conversion(tmp_path: Path) -> None:
+    rows = [write(number, 1, f"/loose/{number:02d}", 0, 4000) for number in range(24)]
+    for number in range(24):
+        rows.append(read((number + 1) * MS, MS // 9, f"/loose/{number:02d}", 0, 4000))
+        rows.append(write((number + 1) * MS + MS // 2, MS // 9, f"/packed/{number // 8}", number % 8 * 4000, 4000))
+    for place, sample in enumerate(SHUFFLED[SHUFFLED < 24].tolist()):
+        rows.append(read((30 + place) * MS, MS // 9, f"/packed/{sample // 8}", sample % 8 * 4000, 4000))
+    workload = compiled(made := infer(rows), tmp_path)
+    convert = next(verb for verb in workload.verbs if isinstance(verb, Convert))
+    assert (convert.source, convert.dataset) == ("data", "data2")
+    assert [verb.dataset for verb in workload.verbs if type(verb) is Prepare] == ["data"]
+    assert explain_work(made.work, workload)["bytes"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("others", "everything", "doubt"), [(0, False, False), (10_000, False, True), (60_000, True, False)]
+)
+def test_how_much_of_a_save_each_rank_restores(others: int, everything: bool, doubt: bool, tmp_path: Path) -> None:
+    rows = [*long_steps(2), *save_at(8, (0, 1))]
+    for rank in range(2):
+        for file in range(2):
+            size = 30_000 if rank == file else others // 2
+            rows += [read(2000 * MS, MS, f"/ckpt/step8/{file}.pt", 0, size, process=rank)] if size else []
+    made = infer(rows)
+    (restore,) = (verb for verb in compiled(made, tmp_path).verbs if isinstance(verb, Restore))
+    assert (restore.everything, " were read: " in made.text) == (everything, doubt)
+
+
+def test_what_all_ranks_read_is_read_once_by_each(tmp_path: Path) -> None:
+    made = infer(
+        [read(step * MS, MS // 2, "/d/in", step * 900, 900, process=rank) for rank in range(3) for step in range(9)]
+    )
+    loop = first_loop(made, tmp_path)
+    assert (loop.epochs, loop.shard) == (1, "off")
+    assert min(explain_work(made.work, compiled(made, tmp_path)).values()) == 1.0
+
+
+def test_files_that_are_written_after_the_reads_are_no_data(tmp_path: Path) -> None:
+    rows = [read(step * MS, MS // 2, f"/d/{step}.h5", 0, 9000) for step in range(9)]
+    made = infer([*rows, write(20 * MS, MS, "/d/result.h5", 0, 27_000)])
+    assert compiled(made, tmp_path).datasets[0].samples == 9
+    assert explain_work(made.work, compiled(made, tmp_path))["bytes"] == pytest.approx(0.75)
+
+
+def test_a_small_file_of_settings_is_no_data(tmp_path: Path) -> None:
+    rows = [read(step * MS, MS // 2, "/d/all", step * 90_000, 90_000) for step in range(30)]
+    made = infer([read(0, 10, "/d/settings", 0, 70), *rows])
+    (data,) = compiled(made, tmp_path).datasets
+    assert (data.samples, data.layout.kind) == (30, "shared file")
+
+
+def test_sizes_that_no_distribution_fits_are_a_guess() -> None:
+    sizes = [9_000] * 20 + [90_000] * 20
+    rows = [read(number * MS, MS // 2, f"/d/{number:03d}", 0, size) for number, size in enumerate(sizes)]
+    assert "# ? the nearest distribution" in line_of(infer(rows), "size")
+
+
+def test_calls_behind_what_was_written_show_that_others_are_missing() -> None:
+    rows = [write(0, MS, "/d/all", 0, 25 * 4000)]
+    rows += [read(step * MS, MS // 2, "/d/all", step * 4000, 4000) for step in range(2, 1002)]
+    made = infer(rows, source="DFTracer")
+    assert line_of(made, "samples").split()[1:4] == ["25", "#", "?"]
+    assert line_of(made, "epochs").split()[1:4] == ["40", "#", "?"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "calls", "said"),
+    [
+        ("mpi-io", 9, "api mpi-independent # 9 reads of MPI-IO"),
+        ("mpi-io", 3, "api posix # ? as the file system sees them: 3 reads of MPI-IO, 0 of them collective"),
+        ("mpi-io collective", 9, "api posix # ? as the file system sees them: 9 reads of MPI-IO, 9 of them"),
+    ],
+)
+def test_calls_of_mpi_io_above_those_of_posix(layer: str, calls: int, said: str) -> None:
+    below = [read(step * MS, MS // 2, "/d/all", step * 900, 900) for step in range(9)]
+    above = [read(step * MS, MS // 2, "/d/all", step * 900, 8100 // calls, layer=layer) for step in range(calls)]
+    assert said in " ".join(line_of(infer([*above, *below]), "api").split())
+
+
+def test_a_batch_of_one_call_between_gaps_is_a_guess() -> None:
+    rows, now = [], 0
+    for step in range(60):
+        rows.append(read(now, MS, "/d/all", step * 9000, 9000))
+        now += 2 * MS if step % 30 == 5 else 90 * MS
+    assert line_of(infer(rows), "batch").split()[1:5] == ["1", "per", "rank", "#"]
+    assert "# ? 96 % of 57 groups" in line_of(infer(rows), "batch")
+
+
+def test_fewer_samples_than_ranks_are_read_all_the_same(tmp_path: Path) -> None:
+    made = infer([read(0, MS, f"/d/{rank}.bin", 0, 9000, process=rank) for rank in range(2)], ranks=5)
+    assert min(explain_work(made.work, compiled(made, tmp_path)).values()) == 1.0
+
+
+def test_refusals_name_what_the_trace_has_instead() -> None:
+    with pytest.raises(TraceError, match=r"writes 10\.0 kB that are no checkpoint\n  = help: "):
+        infer([write(0, MS, "/out/result.h5", 0, 10_000)])
+
+
+@pytest.mark.parametrize(("every", "is_sure"), [(5, False), (20, True)])
+def test_an_order_with_many_exceptions_is_a_guess(every: int, is_sure: bool) -> None:
+    order = list(range(40))
+    for number in range(0, 40, every):
+        order[number : number + 2] = [number + 1, number]
+    made = infer([read(at * MS, MS // 2, "/d/all", sample * 900, 900) for at, sample in enumerate(order)])
+    assert line_of(made, "shuffle").split()[1] == "off"
+    assert ("# ?" not in line_of(made, "shuffle")) == is_sure
+
+
+def test_sizes_that_hardly_differ_are_sure() -> None:
+    rows = [read(step * MS, MS // 2, f"/d/{step:03d}", 0, 90_000 + step % 2 * 900) for step in range(40)]
+    assert "# the sizes differ by 1.0 % of their mean at most" in line_of(infer(rows), "size")
+
+
+def infer_processes(rows: Sequence[Row], rank: int, ranks: int = 0, source: str = "DFTracer") -> InferredPattern:
+    """Return the pattern of a trace whose processes all have one rank, or none."""
+    made = view(rows, ranks, source=source).trace
+    processes = tuple(replace(one, rank=rank) for one in made.events.processes)
+    return infer_pattern(View(replace(made, events=replace(made.events, processes=processes))))
+
+
+def worker_reads(workers: int, batches: int, begin: int = 0, first: int = 1, late: int = 0) -> list[Row]:
+    """Return an epoch in which new processes each read batches of 4 in turn, two of them at once, ms each 30."""
+    rows = []
+    for worker in range(workers):
+        for batch in range(batches):
+            at = begin + worker * (3 + late) + (max(batch - 1, 0) * workers + worker) * 30 + batch % 2
+            for file in range(4):
+                name = f"/d/{(batch * workers + worker) * 4 + file:03d}.npz"
+                rows.append(read((at * 100 + file * 20) * MS // 100, MS // 10, name, 0, 9000, process=first + worker))
+    return rows
+
+
+def test_a_process_that_a_rank_has_forked_is_a_reader() -> None:
+    rows = [Row("other", 0, 1), *worker_reads(1, 12, 10), *worker_reads(1, 12, 1000, first=2)]
+    line = line_of(infer_processes(rows, rank=0), "readers")
+    assert line.split()[1] == "1" and "# ?" not in line
+
+
+def test_workers_that_end_before_others_begin_are_readers_in_doubt() -> None:
+    rows = [Row("other", 0, 1), *worker_reads(4, 3, 10, late=17), *worker_reads(4, 3, 1000, first=5, late=17)]
+    line = line_of(infer_processes(rows, rank=0), "readers")
+    assert line.split()[1] == "4" and "# ?" in line
+
+
+@pytest.mark.parametrize(("ranks", "readers"), [(5, 2), (0, 0)])
+def test_processes_without_ranks_are_readers_only_if_one_does_not_read(ranks: int, readers: int) -> None:
+    first = 1 if ranks else 0
+    rows = worker_reads(2, 12, 10, first=first)
+    rows += worker_reads(2, 12, 1000, first=first + 2 if ranks else first)
+    line = line_of(infer_processes(rows, -1, ranks, "Darshan DXT"), "readers")
+    assert line.split()[1] == str(readers) and "# ?" in line
+
+
+def test_a_log_without_threads_leaves_readers_in_doubt() -> None:
+    assert "# ?" in line_of(infer(read_files(40, gap=20), source="Darshan DXT"), "readers")
+
+
+def test_an_odd_pause_within_a_batch_does_not_hide_the_others() -> None:
+    rows = read_files(80, gap=60)
+    for row in rows[50:]:
+        row.begin += 9 * MS
+    line = line_of(infer(rows), "batch")
+    assert line.split()[1] == "4" and "# ?" not in line
+
+
+def test_few_groups_of_reads_make_a_batch_by_what_divides_them() -> None:
+    rows = [Row("other", 0, 1), *worker_reads(8, 3, 10), *worker_reads(8, 3, 2000, first=9)]
+    line = line_of(infer_processes(rows, rank=0), "batch")
+    assert line.split()[1] == "4" and "# ?" in line
+
+
+def stream_files(files: int, name: str, pause: int, many: int = 16, size: int = 10_000) -> list[Row]:
+    """Return reads of files from begin to end, with a pause in ms within each."""
+    rows, now = [], 0
+    for file in range(files):
+        for call in range(many):
+            now += MS // 2 + (pause * MS if call == many // 2 else 0)
+            rows.append(read(now, MS // 10, name.format(file), call * size, size))
+    return rows
+
+
+@pytest.mark.parametrize(("name", "pause"), [("/d/{}.shard", 30), ("/d/{}.tar", 0)])
+def test_files_with_pauses_within_or_of_archives_may_have_several_samples(name: str, pause: int) -> None:
+    made = infer(stream_files(12, name, pause))
+    assert all("# ?" in line_of(made, head) for head in ("samples", "size", "layout"))
+    made = infer(stream_files(12, "/d/{}.shard", 0))
+    assert not any("# ?" in line_of(made, head) for head in ("samples", "size", "layout"))
+
+
+def test_calls_of_a_buffer_leave_samples_in_doubt() -> None:
+    rows = [read(call * MS, MS // 10, "/d/all", call * 65536, 65536) for call in range(40)]
+    rows += [read(40 * MS + call * MS, MS // 10, "/d/all", call * 65536 + 3, 20_000) for call in range(10)]
+    made = infer(rows)
+    assert "# ?" in line_of(made, "samples") and "# ?" not in line_of(made, "layout")
+
+
+def test_files_in_any_order_whose_samples_are_in_order(tmp_path: Path) -> None:
+    order = np.random.default_rng(4).permutation(16).tolist()
+    rows = [
+        read((half * 200 + place * 10 + sample) * MS, MS // 2, f"/d/{file:02d}.h5", (half * 10 + sample) * 5000, 5000)
+        for half in range(2)
+        for place, file in enumerate(order)
+        for sample in range(10)
+    ]
+    shuffle = first_loop(infer(rows), tmp_path).shuffle
+    assert (shuffle.samples, shuffle.files) == ("off", "globally")
+
+
+def test_workers_with_few_files_each_show_no_sure_order() -> None:
+    rows = [Row("other", 0, 1)]
+    rows += [
+        read((file % 4 * 10 + file // 4 * 200) * MS, MS, f"/d/{file}.npz", 0, 9000, process=1 + file % 4)
+        for file in range(8)
+    ]
+    assert "# ?" in line_of(infer_processes(rows, rank=0), "shuffle")
+
+
+def test_a_file_that_is_sought_beyond_its_reads_is_as_large_as_that_in_doubt() -> None:
+    rows = read_files(40, gap=20)
+    rows += [Row("seek", row.begin + MS, 1, file=row.file, offset=200_000) for row in rows if row.kind == "read"]
+    line = line_of(infer(rows), "size")
+    assert line.split()[1:3] == ["200", "kB"] and "# ?" in line
+
+
+def test_a_write_after_the_first_read_does_not_make_a_data_set(tmp_path: Path) -> None:
+    rows = read_files(40, gap=20)
+    rows += [write(row.begin + 2 * MS, 1, row.file, 500_000, 1) for row in rows if row.kind == "read"]
+    (data,) = compiled(infer(rows), tmp_path).datasets
+    assert (data.samples, data.layout.kind) == (40, "file per sample")
+
+
+def test_a_file_that_streams_of_c_read_is_as_large_as_counted_in_doubt() -> None:
+    rows = read_files(40, gap=20)
+    counters = [{"file": row.file, "rank": 0, "BYTES_READ": 150_000, "MAX_BYTE_READ": 199_999} for row in rows[1::2]]
+    made = view(rows, source="Darshan DXT").trace
+    log = LogTrace("Darshan DXT", "log", made.events, made.duration, counters=log_of(counters, 1, "STDIO").counters)
+    line = line_of(infer_pattern(View(log)), "size")
+    assert line.split()[1:3] == ["200", "kB"] and "# ?" in line
+
+
+@pytest.mark.parametrize(("samples", "last"), [(24, "drop"), (22, "keep")])
+def test_a_smaller_batch_at_the_end_of_an_epoch_is_kept(samples: int, last: str, tmp_path: Path) -> None:
+    rows = []
+    for place, sample in enumerate(SHUFFLED[samples > SHUFFLED].tolist()):
+        rows.append(read(place * MS, MS // 9, "/d/all", sample * 1000, 1000, step=place // 4 + 1, epoch=1))
+    rows += [compute((place * 4 + 3) * MS + MS // 2, MS // 9, step=place + 1) for place in range(6)]
+    loop = first_loop(infer([*rows, epoch(0, 30 * MS, epoch=1)]), tmp_path)
+    assert (loop.batch, loop.last_batch) == (4, last)
+
+
+def test_reads_before_the_first_epoch_are_of_no_order(tmp_path: Path) -> None:
+    rows = steps_of([range(0, 96, 4), range(1, 96, 4), range(2, 96, 4), range(3, 96, 4)], 4)
+    for row in rows:
+        row.begin += 10 * MS
+    warm = [read(0, MS, "/d/all", 7000 * rank, 1000, process=rank) for rank in range(4)]
+    loop = first_loop(infer([*warm, *rows]), tmp_path)
+    assert (loop.shard, loop.batch) == ("by sample", 4)
+
+
+def test_whole_files_by_calls_without_offsets_are_marked() -> None:
+    rows = [
+        read((file * 100 + call) * MS, MS // 9, f"/d/{file}.npz", -1, 100_000, epoch=1, step=file + 1)
+        for file in range(9)
+        for call in range(10)
+    ]
+    line = line_of(infer(rows), "size")
+    assert line.split()[1:3] == ["1", "MB"] and "# ?" in line
+
+
+def test_evaluations_have_no_evaluations_of_their_own() -> None:
+    rows = []
+    for number in range(6):
+        for place, (folder, many) in enumerate({"train": 20, "valid": 8, "test": 8}.items()):
+            if folder == "test" and number % 2:
+                continue
+            begun = number * 1000 * MS + place * 300 * MS
+            rows.append(epoch(begun, 250 * MS))
+            for step in range(many):
+                at = begun + step * 10 * MS
+                rows += [read(at, MS, f"/{folder}/{step:03d}.npz", 0, 9000), compute(at + 2 * MS, 3 * MS)]
+    made = infer(rows)
+    assert len([line for line in made.text.splitlines() if line.startswith("    evaluate")]) == 2
+
+
+@pytest.mark.parametrize(("steps", "is_sure"), [((3, 7, 8), False), ((2, 4, 6, 8), True)])
+def test_saves_at_unequal_intervals_are_marked(steps: tuple[int, ...], is_sure: bool) -> None:
+    rows = [*long_steps(2), *(row for step in steps for row in save_at(step, (0,)))]
+    line = next(line for line in infer(rows).text.splitlines() if line.startswith("    checkpoint"))
+    assert ("# ?" not in line) == is_sure
+
+
+def test_an_order_backwards_is_a_guess() -> None:
+    made = infer(steps_of([range(47, -1, -1)], 4, epochs=2))
+    assert "# ?" in line_of(made, "shuffle") and "backwards" in made.text
+
+
+def test_files_that_are_read_in_turn_are_in_no_sure_order() -> None:
+    rows = [
+        read((row * 8 + file) * MS, MS // 9, f"/d/{file}", row * 1000, 1000, epoch=1, step=row + 1)
+        for row in range(12)
+        for file in range(8)
+    ]
+    assert "# ?" in line_of(infer(rows), "shuffle")
+
+
+def test_more_steps_than_files_say_that_a_file_may_have_several_samples() -> None:
+    rows = []
+    for file in range(16):
+        rows.append(read(file * 100 * MS, MS, f"/d/{file:02d}.h5", 0, 640_000, epoch=1))
+        rows += [compute((file * 100 + 10 * step + 5) * MS, 5 * MS) for step in range(8)]
+    made = infer([*rows, epoch(0, 1700 * MS)])
+    assert all("# ?" in line_of(made, head) for head in ("samples", "size", "layout"))

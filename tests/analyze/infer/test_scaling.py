@@ -74,3 +74,38 @@ def test_settings_of_different_blocks_are_different() -> None:
 def test_runs_with_different_blocks_are_refused() -> None:
     with pytest.raises(TraceError, match="the runs on 2 and 1 ranks have different"):
         merge_lines({1: lines_of(("size", "1 kB")), 2: lines_of(("size", "2 kB"), head="infer {")})
+
+
+def test_settings_of_one_head_in_a_block_are_kept_in_their_order() -> None:
+    runs = {
+        ranks: lines_of(("checkpoint", f"model every {2 * ranks} steps"), ("checkpoint", "model2 every 5 epochs"))
+        for ranks in (1, 2)
+    }
+    assert [line.fact.value for line in merge_lines(runs) if isinstance(line, Setting)] == [
+        "model every 2 * $ranks steps",
+        "model2 every 5 epochs",
+    ]
+
+
+def test_a_setting_that_the_run_on_most_ranks_does_not_have_is_unknown() -> None:
+    merged = merge_lines({1: lines_of(("batch", "4"), ("last batch", "keep")), 2: lines_of(("batch", "4"))})
+    (_, last) = (line for line in merged if isinstance(line, Setting))
+    assert (last.head, last.fact.value, last.fact.is_sure) == ("last batch", "", False)
+    assert "keep" in last.fact.why
+    assert merged[-1] == "}"
+
+
+def test_comments_are_no_blocks_and_other_repeats_are_said() -> None:
+    few: list[Line] = ["repeat 3 {", "    save model", "}"]
+    many: list[Line] = ["# ? 3 MB were read", "repeat 9 {", "    save model", "}"]
+    merged = merge_lines({2: few, 4: many})
+    assert merged[:-1] == many
+    assert "3; 9 on 2, 4 ranks" in str(merged[-1])
+
+
+@pytest.mark.parametrize(
+    ("two", "four", "merged"),
+    [("21", "42", "max(floor(10.500000 * $ranks), 1)"), ("20_000_000_000", "40_000_000_000", "10000000000 * $ranks")],
+)
+def test_multiples_that_any_number_of_ranks_can_have(two: str, four: str, merged: str) -> None:
+    assert merge(on2=two, on4=four).value == merged

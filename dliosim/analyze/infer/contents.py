@@ -1,0 +1,103 @@
+"""The samples of the files of a trace, if these are here: calls say which bytes were read, files what bytes are."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import numpy as np
+
+from dliosim.analyze.arrays import Ints
+from dliosim.errors import DliosimError
+from dliosim.formats.protocols import FileIndex, Framed
+from dliosim.formats.registry import bind
+from dliosim.language.compile import compile_pattern
+from dliosim.language.diagnostics import PatternError
+from dliosim.model import Dataset, FileSurvey, Job, constant
+from dliosim.model.dataset import pack_counts
+from dliosim.plan.samples.sample_index import concat_indexes, sample_places
+
+#: More files than this are not opened, samples not placed, bytes not read if a format has no index.
+_MOST_FILES: Final = 10_000
+_MOST_SAMPLES: Final = 10_000_000
+_MOST_BYTES: Final = 1 << 32
+_READ_WHOLE: Final = (".csv", ".jsonl")
+#: Formats that mark their samples, and the one whose groups of samples are always read whole.
+_MARKED: Final = ("tfrecord", "tar", "jpeg", "png", "csv", "indexed", "parquet")
+_BY_GROUPS: Final = "parquet"
+#: Rounds after which a frame, whose length may depend on that of the contents, is known.
+_ROUNDS: Final = 3
+#: A pattern that reads a file.
+_READ_FILES: Final = """\
+dlio 1
+workload files
+dataset files {{
+    from files "{}"
+}}
+train {{
+    read files
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The samples of some files, in order of file and offset."""
+
+    dataset: Dataset  #: the first file as a data set
+    samples: int  #: samples of all files
+    ends: Ints  #: bytes of each file; (files,)
+    file: Ints  #: number of the file of each; (samples,), or (0,) if calls do not say which of them they read
+    offset: Ints  #: first byte of each
+    size: Ints  #: bytes of the contents of each
+
+    @property
+    def are_marked(self) -> bool:
+        """Return whether the format says where a sample ends: an array may be one, or have one in each row."""
+        return self.dataset.format in _MARKED
+
+
+def read_contents(paths: Sequence[str]) -> Contents | None:
+    """Return the samples of files; None if they are not here, are too many, or cannot be read. Nothing is written."""
+    first, indexes = Path(paths[0]), list[FileIndex]()
+    if not re.fullmatch(r"[\w.+-]+", first.name) or not first.is_absolute() or len(paths) > _MOST_FILES:
+        return None
+
+    def survey(dataset: Dataset) -> FileSurvey:
+        indexes.extend(bind(dataset).index(Path(path)) for path in paths)
+        counts = np.array([one.samples for one in indexes], np.int64)
+        return FileSurvey(int(counts.sum()), len(paths), "here", constant(1), pack_counts(counts))
+
+    with TemporaryDirectory() as aside:
+        pattern = Path(aside, "files.dlio")
+        pattern.write_text(_READ_FILES.format(first.name), encoding="utf-8")
+        try:
+            if sum(_file_size(path) for path in paths) > _MOST_BYTES and first.suffix in _READ_WHOLE:
+                return None
+            (dataset,) = compile_pattern(pattern, [], Job(1), survey)[0].datasets
+        except (PatternError, DliosimError, OSError):
+            return None
+    index = concat_indexes(indexes)
+    samples = int(index.first_sample[-1])
+    if samples > _MOST_SAMPLES or not (index.has_disjoint_samples or dataset.format == _BY_GROUPS):
+        none = np.zeros(0, np.int64)
+        return Contents(dataset, samples, index.size, none, none, none)
+    file, offset, stored = sample_places(index, np.arange(samples))
+    order, form, size = np.lexsort((offset, file)), bind(dataset), stored
+    if isinstance(form, Framed):
+        for _ in range(_ROUNDS):  # without the frame around contents of this size
+            size = np.maximum(stored - (form.length(size) - size), 1)
+    return Contents(dataset, samples, index.size, file[order], offset[order], size[order])
+
+
+def _file_size(path: str) -> int:
+    """Return the bytes of a regular file; OSError if it is none, or cannot be looked at."""
+    status = Path(path).stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(f"{path} is no regular file")
+    return status.st_size

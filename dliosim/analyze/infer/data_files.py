@@ -1,0 +1,370 @@
+"""The data sets of an application: their files, and the calls on these put together to samples."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from dliosim.analyze.arrays import Bools, Ints, find_starts
+from dliosim.analyze.figures.view import PURPOSES, View
+from dliosim.analyze.infer.contents import Contents, read_contents
+from dliosim.analyze.infer.reads import SampleReads, find_long, find_spans, lanes_of, list_reads, number_within
+from dliosim.analyze.infer.sums import find_means
+from dliosim.analyze.read.darshan.counters import LogTrace
+
+#: A data set has this share of the bytes of all data sets, or none of its files matters.
+_MATTERS: Final = 0.01
+#: Folders from this number on next to each other, with files of one ending, are the classes of one data set.
+_CLASSES: Final = 4
+#: The share of a file's reads that are within epochs from which on it is data.
+_SURE: Final = 0.9
+#: A visit of a file reads it whole from this share of its bytes on.
+_WHOLE: Final = 0.8
+#: Calls this many times as small as those that read half of the bytes are of headers, if they are few bytes.
+_SMALL: Final = 64
+#: Samples of calls that are divided: as many of all reads together at most, and no smaller ones; bytes.
+_MOST_SAMPLES: Final = 10_000_000
+_LEAST: Final = 512
+#: More samples than this are in no call.
+_MOST_OF_CALL: Final = 1 << 12
+#: Bytes before the contents of a sample in its file, at most: its header.
+_FRAME: Final = 1024
+#: Bits of an offset in a number that has the file above them.
+_OFFSET_BITS: Final = 44
+#: Calls of one size from which on they may be pieces of samples: no library cuts smaller ones.
+_PIECE: Final = 4096
+#: Endings of files that are made to have many samples.
+_ARCHIVES: Final = frozenset(
+    (".tar", ".tfrecord", ".tfrecords", ".parquet", ".arrow", ".rec", ".lmdb", ".mds", ".beton")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFiles:
+    """The files of a data set and what was read of them."""
+
+    paths: tuple[str, ...]  #: files, in order
+    rows: Bools  #: the reads among the events of the trace
+    reads: SampleReads  #: the reads of samples
+    samples: int  #: different samples that were read, or written before
+    is_whole: bool  #: each file is a sample
+    piece: int  #: bytes of the calls that read a part of a sample; 0 if one call reads it
+    are_placed: bool  #: False if calls say no offsets
+    is_divided: bool  #: True if calls read several samples, by the greatest divisor of their bytes
+    is_seen: bool  #: False if calls moved in the files farther than all reads that were recorded
+    contents: Contents | None  #: what the files are, if they are here
+    is_sized: bool  #: False if the sizes of samples are means of several
+    doubt: str  #: why a file that is read whole, or a call, may have several samples; empty if nothing shows it
+
+    @property
+    def is_counted(self) -> bool:
+        """Return whether the files say where samples are, and not calls alone."""
+        found = self.contents
+        return found is not None and found.samples == self.samples and (found.are_marked or not self.is_whole)
+
+    @property
+    def folders(self) -> int:
+        """Return the number of folders that have its files."""
+        return len({path.rpartition("/")[0] for path in self.paths})
+
+    @property
+    def suffix(self) -> str:
+        """Return the ending of the files' names."""
+        return _find_suffix(self.paths[0])
+
+
+def list_data_files(view: View) -> list[DataFiles]:
+    """Return the data sets that were read, in the order of their first reads; files of little matter are left out."""
+    events = view.events
+    reads = view.basic & events.is_kind("read") & (view.bytes > 0) & (events.file >= 0)
+    is_data = _find_data(view, reads)
+    reads &= np.append(is_data, False)[events.file]
+    numbers = np.where(is_data, _number_families(events.files), -1)
+    family = np.append(numbers, -1)[events.file]
+    total = np.bincount(family[reads], view.bytes[reads]) if reads.any() else np.zeros(0)
+    matters = np.flatnonzero((total > 0) & (total >= _MATTERS * total.sum())).tolist()
+    first = {number: int(events.begin[reads & (family == number)].min()) for number in matters}
+    order = sorted(matters, key=lambda one: first[one])
+    return [_describe(view, _list_calls(view, family == number, reads)) for number in order]
+
+
+def _find_data(view: View, reads: Bools) -> Bools:
+    """Return which files are data: by their paths, or if most reads of one named as a checkpoint are within epochs."""
+    events, spans = view.events, np.flatnonzero(view.events.is_kind("epoch"))
+    rows = np.flatnonzero(reads)
+    inside = find_spans(view, spans, view.groups_of(rows), events.begin[rows]) >= 0
+    files = len(events.files)
+    times, within = (np.bincount(events.file[some], minlength=files) for some in (rows, rows[inside]))
+    is_read = (view.purpose_of == PURPOSES.index("checkpoint")) & (within > _SURE * times)
+    found: Bools = is_read | (view.purpose_of == PURPOSES.index("data set"))
+    return found
+
+
+def _number_families(paths: tuple[str, ...]) -> Ints:
+    """Return the number of each file's family: files of one ending, in folders that differ by numbers or are many."""
+    places = [(path.rpartition("/")[0], _find_suffix(path)) for path in paths]
+    plain = {folder: re.sub(r"\d+", "#", folder) for folder in {folder for folder, _ in places}}
+    siblings: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for folder, suffix in places:
+        siblings[plain[folder].rpartition("/")[0], suffix].add(plain[folder])
+    known: dict[tuple[str, str], int] = {}
+    found = []
+    for folder, suffix in places:
+        parent = plain[folder].rpartition("/")[0]
+        is_class = len(siblings[parent, suffix]) >= _CLASSES
+        found.append(known.setdefault((f"{parent}/*" if is_class else plain[folder], suffix), len(known)))
+    return np.array(found, np.int64)
+
+
+def _find_suffix(path: str) -> str:
+    """Return the ending of a file's name if it is a plain one: others may be names."""
+    match = re.search(r"[^/](\.[A-Za-z][A-Za-z0-9]{0,9})$", path)
+    return match[1].lower() if match else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """The reads of a data set, and what the trace shows of its files."""
+
+    paths: tuple[str, ...]  #: files, in order
+    place: Ints  #: number of each file of the trace among these; -1 for others
+    rows: Ints  #: reads by rank, thread and time
+    contents: Ints  #: the same, of contents alone
+    ends: Ints  #: bytes of each file, as far as it was read or written before
+    farthest: Ints  #: where in each file calls have moved, at most
+    were_written: bool  #: calls of the trace made some of the files
+    are_lost: bool  #: offsets are wrong, as calls that move in the files are missing
+
+
+def _list_calls(view: View, is_own: Bools, reads: Bools) -> _Calls:
+    """Return the reads of a family of files, without settings that are next to data."""
+    events, rows = view.events, np.flatnonzero(is_own & reads)
+    rows = rows[np.lexsort((events.begin[rows], lanes_of(view, rows), view.groups_of(rows)))]
+    within = events.epoch[rows] >= 0
+    rows = rows[within] if within.mean() > _SURE else rows  # some are read once more before the first epoch
+    contents = rows[_is_content(view, rows)]
+    used, content = np.unique(events.file[rows]), np.unique(events.file[contents])
+    # What was written before may be data that were not read; what was written later is another thing.
+    written = is_own & events.is_kind("write") & _come_before(view, rows)
+    early = np.unique(events.file[written & (events.begin < events.begin[contents].min())])
+    # A file that has nothing but small reads is a setting next to one of data, and a small sample of many.
+    used = np.union1d(used if len(content) > _SURE * len(used) else content, np.setdiff1d(early, used))
+    written &= np.isin(events.file, used)
+    order = sorted(used.tolist(), key=lambda number: events.files[number])
+    place = np.full(len(events.files), -1, np.int64)
+    place[order] = np.arange(len(order))
+    rows = rows[place[events.file[rows]] >= 0]
+    seeks = np.flatnonzero(is_own & events.is_kind("seek") & np.isin(events.file, used))
+    was_read, wrote, farthest = np.zeros((3, len(order)), np.int64)
+    for ends, some, size in (
+        (was_read, rows, view.sizes[rows]),
+        (wrote, np.flatnonzero(written), view.sizes[written]),
+        (farthest, seeks, 0),
+    ):
+        np.maximum.at(ends, place[events.file[some]], np.maximum(events.offset[some], 0) + size)
+    known = wrote[place[events.file[contents]]]
+    # DFTracer says no offsets. If what follows from its calls is behind all that was written, some calls are missing.
+    is_behind = (known > 0) & (events.offset[contents] >= known)
+    are_lost = view.trace.source == "DFTracer" and bool(is_behind.mean() > 1 - _SURE)
+    return _Calls(
+        tuple(events.files[number] for number in order),
+        place,
+        rows,
+        contents,
+        np.where(wrote > 0, wrote, was_read) if are_lost else np.maximum(was_read, wrote),
+        np.maximum(farthest, _find_streamed(view)[order]),
+        bool(written.any()),
+        are_lost,
+    )
+
+
+def _come_before(view: View, reads: Ints) -> Bools:
+    """Return which events are before the first read of their file: later writes, or misnamed ones, made no data."""
+    events = view.events
+    first = np.full(len(events.files) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, events.file[reads], events.begin[reads])
+    found: Bools = events.begin < first[events.file]
+    return found
+
+
+def _find_streamed(view: View) -> Ints:
+    """Return up to where C's streams read each file by the counters of a log, of whose calls DXT has none; (files,)."""
+    found = np.zeros(len(view.events.files), np.int64)
+    place = {path: number for number, path in enumerate(view.events.files)}
+    for table in view.trace.counters if isinstance(view.trace, LogTrace) and len(view.events) else ():
+        if table.module == "STDIO" and "MAX_BYTE_READ" in table.counts:
+            numbers = np.array([place.get(path, -1) for path in table.files], np.int64)[table.file]
+            is_read = (numbers >= 0) & (table.count("BYTES_READ") > 0)
+            np.maximum.at(found, numbers[is_read], table.count("MAX_BYTE_READ")[is_read] + 1)
+    return found
+
+
+def _describe(view: View, calls: _Calls) -> DataFiles:
+    """Return a data set: by what its files have if they are here, else by the calls alone."""
+    is_read = np.zeros(len(view.events), np.bool_)
+    is_read[calls.rows] = True
+    contents = read_contents(calls.paths)
+    if contents is not None and (calls.ends > contents.ends).any():
+        contents = None  # other files than those of the trace
+    if contents is not None and len(contents.file) > len(calls.paths) and (view.events.offset[calls.rows] >= 0).all():
+        counted = _count_samples(view, calls, contents)
+        if counted is not None:
+            (reads, piece), samples = counted, contents.samples
+            return DataFiles(calls.paths, is_read, reads, samples, False, piece, True, False, True, contents, True, "")
+    return _guess_samples(view, calls, is_read, contents)
+
+
+def _guess_samples(view: View, calls: _Calls, is_read: Bools, contents: Contents | None) -> DataFiles:
+    """Return a data set whose samples are whole files, or calls, or parts of calls."""
+    events, rows, ends, files = view.events, calls.contents, calls.ends, len(calls.paths)
+    is_seen = bool((calls.farthest > ends / _WHOLE).mean() < 1 - _SURE)
+    file, size = calls.place[events.file[rows]], view.sizes[rows]
+    visit = _find_visits(view, rows, file)
+    visited = _sum_groups(size, visit)
+    if has_no_places := bool((events.offset[rows] < 0).mean() > 1 - _SURE):
+        ends = np.zeros(files, np.int64)
+        np.maximum.at(ends, file[visit], visited)
+    whole = visited >= _WHOLE * ends[file[visit]]
+    # Visits that ended early, as those of a loader that is stopped, are few bytes.
+    is_whole = files > 1 and float(visited[whole].sum()) >= _WHOLE * float(visited.sum())
+    most = np.zeros(files, np.int64)
+    np.maximum.at(most, file[visit], visited)
+    # Without headers that were not read, and what was read twice; up to where the file was sought if reads are missing.
+    most = np.maximum(np.minimum(most, ends), 0 if is_seen else calls.farthest)
+    begins, piece = (visit, _usual_piece(visit, size)) if is_whole else _find_samples(visit, events.offset[rows], size)
+    first, last = np.flatnonzero(begins), np.append(np.flatnonzero(begins)[1:], len(rows)) - 1
+    length = _sum_groups(size, begins)
+    unit = 0 if is_whole or piece else _common_size(length)
+    call, within = _number_parts(length // unit if unit else np.ones(len(length), np.int64))
+    offset = np.zeros(len(call), np.int64) if is_whole else events.offset[rows][first][call] + within * unit
+    are_placed = is_whole or (bool((offset >= 0).mean() > _SURE) and not calls.are_lost)
+    if not are_placed:  # each call is a sample of its epoch
+        offset = number_within(events.epoch[rows][first][call].astype(np.int64))
+    known, sample = np.unique(np.stack([file[first][call], offset]), axis=1, return_inverse=True)
+    sizes = np.full(len(call), unit) if unit else most[file[first]] if is_whole else length
+    reads = list_reads(view, rows[first][call], rows[last][call], within, sample.reshape(-1), file[first][call], sizes)
+    samples = known.shape[1] + files - len(np.unique(file))
+    if not are_placed and contents is not None:
+        samples = contents.samples
+    elif not is_whole and calls.were_written:  # these writes made the files, so that their size is known
+        mean, lowest = float(reads.size.mean()), int(offset.min())
+        in_all = float(np.maximum(ends - lowest, 0).sum()) / mean
+        # If few were read, the first of a file may not be among them.
+        more = in_all if samples > _WHOLE * in_all else float(np.maximum(ends - lowest % mean, 0).sum()) / mean
+        samples = max(round(more), samples if are_placed else 1)
+    is_sized = is_whole or bool(find_means(events)[rows].mean() < 1 - _SURE)
+    is_marked = contents is not None and contents.are_marked and contents.samples == samples
+    doubt = "" if is_marked else _doubt_samples(view, calls, visit, is_whole, piece or unit)
+    doubt = doubt or ("calls say no offsets, so files may have more" if has_no_places and is_whole else "")
+    return DataFiles(
+        calls.paths, is_read, reads, samples, is_whole, piece, are_placed, unit > 0, is_seen, contents, is_sized, doubt
+    )
+
+
+def _doubt_samples(view: View, calls: _Calls, visit: Bools, is_whole: bool, unit: int) -> str:
+    """Return why calls may not be of one sample: pauses within files that are read whole, calls of a buffer, a name."""
+    events, rows = view.events, calls.contents
+    size, most, suffix = view.sizes[rows], int(view.sizes[rows].max()), _find_suffix(calls.paths[0])
+    if is_whole:
+        same = find_starts(lanes_of(view, rows))[1:] == 0
+        is_long = find_long((events.begin[rows][1:] - events.end[rows][:-1])[same])
+        if is_long.any() and (~visit[1:][same])[is_long].mean() > 0.5:
+            return "most pauses are within a file, which may have several"
+    elif not unit and most >= _PIECE and most % _PIECE == 0 and 0.5 <= (size == most).mean() < 1:
+        return f"most calls are of {most:_} B, as those of a buffer, which may have several"
+    return f"files that end with {suffix} may have several each" if suffix in _ARCHIVES else ""
+
+
+def _find_visits(view: View, rows: Ints, file: Ints) -> Bools:
+    """Return which calls are the first of a thread on a file, in a step if it is known."""
+    return find_starts(lanes_of(view, rows), file, view.events.epoch[rows], view.events.step[rows])
+
+
+def _number_parts(many: Ints) -> tuple[Ints, Ints]:
+    """Return for each part of some calls, of `many` parts each, the number of its call, and its own in the call."""
+    call = np.repeat(np.arange(len(many)), many)
+    return call, np.arange(len(call)) - np.repeat(np.cumsum(many) - many, many)
+
+
+def _count_samples(view: View, calls: _Calls, contents: Contents) -> tuple[SampleReads, int] | None:
+    """Return the reads of the samples whose first bytes calls have read, and the bytes of pieces of samples, or 0.
+
+    None if reads begin elsewhere than samples.
+    """
+    rows = calls.rows
+    file, offset, size = calls.place[view.events.file[rows]], view.events.offset[rows], view.sizes[rows]
+    known = contents.file << _OFFSET_BITS | contents.offset
+    first, last = (np.searchsorted(known, file << _OFFSET_BITS | one) for one in (offset, offset + size))
+    visit = _find_visits(view, rows, file)
+    begins = visit | np.append(True, offset[1:] != (offset + size)[:-1])
+    header = known[np.minimum(first, len(known) - 1)] - (file << _OFFSET_BITS | offset)
+    is_near = (header >= 0) & (header <= min(_FRAME, contents.size.mean() / 4)) | (offset == 0)
+    if int((last - first).sum()) > _MOST_SAMPLES:
+        return None
+    call, within = _number_parts(last - first)
+    if not len(call) or is_near[begins].mean() < _SURE:
+        return None
+    sample = first[call] + within
+    found = list_reads(view, rows[call], rows[call], within, sample, file[call], contents.size[sample])
+    return found, _usual_piece(visit, size)
+
+
+def _is_content(view: View, rows: Ints) -> Bools:
+    """Return which reads are of contents: those of headers are small, few bytes in all, and follow no large one."""
+    size = view.sizes[rows]
+    by_size = np.sort(size)
+    half = by_size[np.searchsorted(np.cumsum(by_size), by_size.sum() / 2)]
+    is_small = size < half / _SMALL
+    few = float(size[is_small].sum()) < (1 - _SURE) * float(size.sum()) / 10
+    ends, file = view.events.offset[rows] + size, view.events.file[rows]
+    follows = np.zeros(len(rows), np.bool_)
+    follows[1:] = ~is_small[:-1] & (view.events.offset[rows][1:] == ends[:-1]) & (file[1:] == file[:-1])
+    found: Bools = ~is_small | follows if few else np.ones(len(rows), np.bool_)
+    return found
+
+
+def _common_size(length: Ints) -> int:
+    """Return the bytes of a sample if calls read several: a divisor of all lengths, if most are the greatest.
+
+    Samples next to each other are read at once, and fewer of them at the end of a file. 0 if a call is a sample.
+    """
+    most, unit = int(length.max()), int(np.gcd.reduce(length))
+    is_several = _LEAST <= unit < most < _MOST_OF_CALL * unit and (length == most).mean() > 0.5
+    # One smaller length may be the rest of a file: any divisor of two lengths would be a sample.
+    is_several = is_several and len(np.unique(length)) > 2 and bool(length.sum() < _MOST_SAMPLES * unit)
+    return unit if is_several else 0
+
+
+def _find_samples(visit: Bools, offset: Ints, size: Ints) -> tuple[Bools, int]:
+    """Return which calls begin a sample, and the bytes of a piece of one, 0 if a call reads a sample.
+
+    Calls are pieces if the largest size is a common one, and what follows the end of such a call is a smaller rest.
+    """
+    joined = np.zeros(len(size), np.bool_)
+    joined[1:] = ~visit[1:] & (offset[1:] == offset[:-1] + size[:-1]) & (offset[1:] >= 0)
+    most = int(size.max())
+    is_full = size == most
+    rest = ~is_full & joined & np.append(False, is_full[:-1])
+    if most < _PIECE or most % _PIECE or is_full.mean() < 0.5 or rest.sum() < 0.5 * (~joined).sum():
+        return np.ones(len(size), np.bool_), 0
+    begins = ~joined | np.append(True, ~is_full[:-1])
+    return begins, most
+
+
+def _usual_piece(visit: Bools, size: Ints) -> int:
+    """Return the bytes of the calls that cut whole files: as most calls, with most bytes; 0 if one reads a file."""
+    if visit.mean() > 0.5:
+        return 0
+    number, times = np.unique(size, return_counts=True)
+    usual, many = int(number[times.argmax()]), int(times.max())
+    is_piece = usual >= _PIECE and usual % _PIECE == 0 and many * 2 > len(size) - visit.sum()
+    return usual if is_piece and many * usual * 2 > size.sum() else 0
+
+
+def _sum_groups(values: Ints, starts: Bools) -> Ints:
+    found: Ints = np.add.reduceat(values, np.flatnonzero(starts))
+    return found

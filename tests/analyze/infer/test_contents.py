@@ -1,0 +1,81 @@
+"""The samples of files that a trace names: read if they are here, regular, few and those of the trace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dliosim.analyze.infer import contents
+from dliosim.analyze.infer.contents import read_contents
+from tests.analyze.infer.test_infer import infer, line_of
+from tests.analyze.rows import MS, read
+
+
+def write_rows(folder: Path, files: int = 2, rows: int = 50, wide: int = 9) -> list[str]:
+    """Write files of lines, of `wide` bytes each with their ends."""
+    paths = [folder / f"{file}.csv" for file in range(files)]
+    for path in paths:
+        path.write_text(("a" * (wide - 1) + "\n") * rows)
+    return [str(path) for path in paths]
+
+
+def test_the_places_of_samples_in_files(tmp_path: Path) -> None:
+    found = read_contents(write_rows(tmp_path))
+    assert found is not None
+    assert (found.dataset.format, found.samples, found.ends.tolist()) == ("csv", 100, [450, 450])
+    assert found.offset[:3].tolist() == [0, 9, 18]
+    assert found.file.tolist() == [0] * 50 + [1] * 50
+
+
+@pytest.mark.parametrize("kind", ["gone", "fifo", "folder", "long name", "other bytes", "relative", "closed folder"])
+def test_what_cannot_be_read_says_nothing(kind: str, tmp_path: Path) -> None:
+    paths = write_rows(tmp_path)
+    (tmp_path / "0.csv").unlink()
+    if kind == "fifo":
+        os.mkfifo(tmp_path / "0.csv")
+    elif kind == "folder":
+        (tmp_path / "0.csv").mkdir()
+    elif kind == "other bytes":
+        shutil.move(tmp_path / "1.csv", tmp_path / "0.h5")
+        paths = [str(tmp_path / "0.h5")]
+    elif kind == "long name":
+        paths = [str(tmp_path / ("n" * 300 + ".csv"))]
+    elif kind == "closed folder":
+        paths = [str(tmp_path / "1.csv" / "inside.csv")]  # a file in place of the folder
+    elif kind == "relative":
+        paths = ["0.csv"]
+    assert read_contents(paths) is None
+
+
+def test_more_samples_than_can_be_placed_are_only_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "_MOST_SAMPLES", 99)
+    found = read_contents(write_rows(tmp_path))
+    assert found is not None and (found.samples, len(found.file)) == (100, 0)
+
+
+def test_calls_of_several_samples_are_counted_by_the_files(tmp_path: Path) -> None:
+    paths = write_rows(tmp_path, rows=48)
+    places = [(path, half * 9 * 8) for path in paths for half in range(6)]
+    order = np.random.default_rng(5).permutation(len(places)).tolist()
+    rows = [read(at * MS, MS // 9, *places[place], 72, epoch=1, step=at + 1) for at, place in enumerate(order)]
+    made = infer([*rows])
+    assert line_of(made, "samples").split()[1] == "96"
+    assert line_of(made, "format").split()[1] == "csv"
+    assert line_of(made, "batch").split()[1] == "8" and "# ?" not in line_of(made, "batch")
+
+
+def test_other_files_at_the_paths_of_a_trace_are_not_its_files(tmp_path: Path) -> None:
+    paths = write_rows(tmp_path, rows=10)
+    rows = [read(at * MS, MS // 9, paths[at % 2], at // 2 * 72, 72, epoch=1, step=at + 1) for at in range(12)]
+    assert "# ?" in line_of(infer(rows), "format")
+
+
+def test_reads_of_all_of_large_files_are_not_taken_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dliosim.analyze.infer.data_files._MOST_SAMPLES", 200)
+    paths = write_rows(tmp_path)
+    rows = [read(at * MS, MS // 9, paths[at % 2], 0, 450, epoch=1, step=at + 1) for at in range(12)]
+    assert "# ?" in line_of(infer(rows), "format")
