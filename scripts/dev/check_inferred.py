@@ -1,7 +1,8 @@
 """Run the shipped patterns small with a trace, infer each from its events alone, and compare the plans.
 
-    python scripts/dev/check_inferred.py [--ranks 1 2 3] [--only NAME ...] [--place DIR]
+    python scripts/dev/check_inferred.py [--ranks 1 2 3] [--only NAME ...] [--place DIR] [--alone]
 
+With `--alone` the data are deleted first, so that nothing but the events says what they are.
 A pattern is inferred if its loops have the same epochs, batch, samples, files and saves as its own, and its saves and
 restores the same bytes, numbers within 2 % or, from 20 on, 1. A batch or epochs that are marked
 as a guess, and samples that follow from a batch, are not counted as wrong. The output is a markdown
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 from dataclasses import replace
@@ -81,6 +83,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3], help="numbers of ranks")
     parser.add_argument("--only", nargs="+", help="names of patterns")
     parser.add_argument("--place", type=Path, help="where runs go (default: the directory for temporary files)")
+    parser.add_argument("--alone", action="store_true", help="delete the data before their trace is read")
     given = parser.parse_args()
     counts = {"inferred": 0, "guessed": 0, "wrong": 0, "refused": 0}
     header("pattern", "ranks", "explained", "differs", "")
@@ -95,18 +98,21 @@ def main() -> int:
                 run([mpiexec(), "-n", str(ranks), *CLI, "run", str(pattern), *words, "--trace", *places], 600)
                 overrides = [tuple(word.split("=", 1)) for word in words if word != "-D"]
                 known = list_values(compile_pattern(pattern, overrides, Job(ranks))[0])  # type: ignore[arg-type]
+                if given.alone:
+                    shutil.rmtree(Path(place, "data"))
                 try:
                     inferred, text, explained = infer(Path(place, "out"), ranks)
                 except DliosimError as error:
                     counts["refused"] += 1
-                    row(pattern.stem, ranks, "", str(error).partition("/trace.h5 ")[2], "refused")
+                    row(pattern.stem, ranks, "", str(error).partition("/trace.h5 ")[2].partition(":")[0], "refused")
                     continue
             differ = find_differences(known, inferred)
             guesses = {
                 head for head in ("batch", "epochs") if re.search(rf"^ *({head} .*# \?|# {head})", text, re.MULTILINE)
             }
             guesses |= {"samples", "files"} if "batch" in guesses else set()
-            is_guess = {name.split()[-1] for name in differ} <= guesses
+            guesses |= {"restore"} if re.search(r"^ *# \?.*\n *restore ", text, re.MULTILINE) else set()
+            is_guess = all({*name.split()} & guesses for name in differ)
             kind = "inferred" if not differ else "guessed" if is_guess else "wrong"
             counts[kind] += 1
             shown = [f"{name} {known.get(name, 0):.6g}, inferred {inferred.get(name, 0):.6g}" for name in differ]

@@ -37,6 +37,21 @@ def npz(folder: Path, samples: int, size: int, files: int) -> None:
         np.savez(folder / f"{number:06}.npz", x=_sample(number, size), y=np.int64(number))
 
 
+def npy(folder: Path, samples: int, size: int, files: int) -> None:
+    """Write a npy for each sample; `files` has no meaning."""
+    for number in range(samples):
+        np.save(folder / f"{number:06}.npy", _sample(number, size))
+
+
+def tar(folder: Path, samples: int, size: int, files: int) -> None:
+    """Write `files` shards of webdataset; a sample is its bytes `bin` and a label `cls`."""
+    shards: Any = import_module("webdataset")
+    for file in range(files):
+        with shards.TarWriter(str(folder / f"{file:06}.tar")) as writer:
+            for number in range(file * samples // files, (file + 1) * samples // files):
+                writer.write({"__key__": f"{number:06}", "bin": _sample(number, size).tobytes(), "cls": number})
+
+
 def hdf5(folder: Path, samples: int, size: int, files: int) -> None:
     """Write one HDF5 file with a contiguous data set `records` of shape (samples, size); `files` has no meaning."""
     _hdf5(folder, samples, size, None)
@@ -69,6 +84,8 @@ def tfrecord(folder: Path, samples: int, size: int, files: int) -> None:
 KINDS: Final[dict[str, Callable[[Path, int, int, int], None]]] = {
     "raw": raw,
     "npz": npz,
+    "npy": npy,
+    "tar": tar,
     "hdf5": hdf5,
     "hdf5-chunked": hdf5_chunked,
     "tfrecord": tfrecord,
@@ -81,7 +98,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--size", type=int, default=262144, help="bytes of a sample")
-    parser.add_argument("--files", type=int, default=4, help="files of a tfrecord data set")
+    parser.add_argument("--files", type=int, default=4, help="files of a tar or tfrecord data set")
     options = parser.parse_args()
     options.folder.mkdir(parents=True)
     KINDS[options.kind](options.folder, options.samples, options.size, options.files)
