@@ -34,7 +34,8 @@ def make_pattern(traces: Sequence[Path], keep_names: bool) -> tuple[str, list[st
         raise UsageError(f"--from {traces[0]}: {len(jobs)} jobs{HELP}name the trace of one, such as {jobs[0][0]}")
     made = [(infer_pattern(View(open_trace(job)), keep_names), job) for job in jobs]
     made.sort(key=lambda one: one[0].ranks)
-    found, (last, trace) = [one for one, _ in made], made[-1]
+    found, (last, files) = [one for one, _ in made], made[-1]
+    trace = traces if len(made) == 1 else files
     if twice := {one.ranks for one, other in pairwise(found) if one.ranks == other.ranks}:
         text = f"--from {' --from '.join(map(str, traces))}: two traces of {min(twice)} ranks"
         raise UsageError(f"{text}{HELP}give several of one job on different numbers of ranks, or one")

@@ -105,6 +105,9 @@ def _mark_doubts(
         if "readers" in loop.facts:
             why = f"{loop.facts['readers'].why}; no process has a rank, so they may be ranks or their readers"
             loop.facts["readers"] = replace(loop.facts["readers"], why=why, is_sure=False)
+    for one in () if are_ranks else saves:
+        if "writers" in one.facts:
+            one.facts["writers"] = replace(one.facts["writers"], is_sure=False)
     for facts in [*(loop.facts for loop in loops), *(one.facts for one in saves)] if are_sums else ():
         facts |= {head: _weaken(head, fact) for head, fact in facts.items()}
     writes = view.basic & view.events.is_kind("write")
@@ -199,6 +202,8 @@ def _list_lines(
                 yield from _list_evaluation(f"loop{at}", other, loop, names)
             yield "}"
     for one in saves:
+        if not one.cadence or one.restores:
+            yield ""
         yield from _list_saves(one, names[id(one)])
 
 
