@@ -44,6 +44,7 @@ class Call(IntEnum):
     LIBRARY_READ = 18, "read", "library", "read by the library"
     LIBRARY_CLOSE = 19, "close", "library", "close by the library"
     PREAD = 20, "read", "posix", "pread64"
+    UNLINK = 21, "metadata", "posix", "unlink"
 
 
 #: The names of all calls, in the order of their numbers: the first names of a run's events.

@@ -111,20 +111,24 @@ def _describe(view: View, own: Bools, loop: LoopFacts | None) -> SaveFacts:
     flushed = int((own & view.basic & events.is_kind("fsync") & ~np.isin(events.name, buffers)).sum())
     facts["fsync"] = Fact("on" if flushed >= saves else "off", f"{count(flushed, 'fsync')} for {count(saves, 'save')}")
     if saves > 1:
-        facts["keep"] = _find_keep(view, own, saves, files, len(np.unique(events.file[writes])))
+        facts["keep"] = _find_keep(view, own, saves, files, writes)
     cadence = _find_cadence(view, writes, rank, number, loop)
     return SaveFacts(own, saves, *_count_restores(view, own, each, ranks), *cadence, facts)
 
 
-def _find_keep(view: View, own: Bools, saves: int, files: int, written: int) -> Fact:
-    """Return how many saves are kept, of `files` each that wrote as many different files as `written`."""
-    if written <= files:
+def _find_keep(view: View, own: Bools, saves: int, files: int, writes: Ints) -> Fact:
+    """Return how many saves are kept, of `files` each."""
+    events = view.events
+    written = {events.files[number] for number in np.unique(events.file[writes]).tolist()}
+    if len(written) <= files:
         return Fact("1", "each save writes the files of the one before")
-    deletes = [number for number, name in enumerate(view.events.names) if name in _DELETES]
-    deleted = len(np.unique(view.events.file[own & np.isin(view.events.name, deletes)]))
+    deletes = own & np.isin(events.name, [number for number, name in enumerate(events.names) if name in _DELETES])
+    gone = [events.files[number].rpartition("/")[2] for number in np.unique(events.file[deletes]).tolist()]
+    names = {path.rpartition("/")[2] for path in written}  # a folder may have another name by then
+    deleted = sum(name in names for name in gone)
     if not deleted:
         return Fact("", "no call of the trace deletes a save, so all stay", is_sure=False)
-    return Fact(str(max(saves - deleted // files, 1)), f"{count(deleted, 'file')} of {written:_} were deleted")
+    return Fact(str(max(saves - deleted // files, 1)), f"{count(deleted, 'file')} of {len(written):_} were deleted")
 
 
 def _count_restores(view: View, own: Bools, size: int, ranks: int) -> tuple[int, bool, str]:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from time import perf_counter_ns
 from types import TracebackType
 
 from dliosim.errors import HELP, ExecutionError, UsageError
@@ -34,6 +35,8 @@ from dliosim.execute.store.manifest import (
 from dliosim.measure.rank.meter import Stopwatch
 from dliosim.model import Split
 from dliosim.model.checkpoint import Commit
+from dliosim.trace.calls import Call
+from dliosim.trace.recorder import open_log
 
 _OURS = re.compile(r"([0-9]{6,12})(\.old\.partial|\.partial|)")
 _MOST = 10**12 - 1
@@ -179,6 +182,7 @@ class CheckpointStore:
             if dying:
                 sync_directory(self._base)
             for old in dying.values():
+                _record_deletes(old)
                 _remove_checkpoint(old)
         finally:
             with self._mutex:
@@ -381,6 +385,18 @@ def _list_files(directory: Path) -> list[Path]:
         return []
     found = (*directory.glob("*"), *directory.glob("*/*"))
     return sorted(path for path in found if path.is_file() and not path.is_symlink())
+
+
+def _record_deletes(directory: Path) -> None:
+    """Delete the files of a checkpoint one by one if calls are recorded: a trace so shows how many are kept."""
+    with wrap_call("unlink", directory):
+        files = sorted(one for one in directory.iterdir() if not one.is_dir())
+        log = open_log(lambda file: str(files[file]), Call.UNLINK)
+        if log is not None:
+            for number, file in enumerate(files):
+                begun = perf_counter_ns()
+                file.unlink()
+                log.add_call(Call.UNLINK, begun, number)
 
 
 def _remove_checkpoint(entry: Path) -> None:
