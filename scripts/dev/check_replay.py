@@ -37,80 +37,48 @@ NAMES = (
 )
 
 
-def time_loops(pattern: Path, words: list[str], ranks: int, place: Path) -> float:
-    """Return the seconds of the loops of a run."""
-    out = Path(tempfile.mkdtemp(dir=place)) / "out"
-    run(
-        [
-            mpiexec(),
-            "-n",
-            str(ranks),
-            *CLI,
-            "run",
-            str(pattern),
-            *words,
-            "--dir",
-            f"{place}/data",
-            "--output",
-            str(out),
-        ],
-        900,
-    )
+def time_loops(pattern: Path, words: list[str], ranks: int, out: Path) -> float:
+    """Return the seconds of the loops of a run, whose data are next to its results."""
+    job = [mpiexec(), "-n", str(ranks), *CLI, "run", str(pattern), *words]
+    run([*job, "--dir", str(out.parent / "data"), "--output", str(out)], 900)
     phases = json.loads((out / "results.json").read_text())["phases"]
     return sum(float(phase["seconds"]) for phase in phases if phase["kind"] in ("train", "infer"))
 
 
+def lengthen(words: list[str], loop: str, epochs: int) -> list[str]:
+    """Return the words of a run with other epochs of a loop."""
+    values = [word for word in words if word != "-D" and not word.startswith(f"{loop}.epochs=")]
+    return [word for value in [*values, f"{loop}.epochs={epochs}"] for word in ("-D", value)]
+
+
 def compare(name: str, ranks: int, pairs: int, seconds: float, place: Path) -> bool:
     """Print the row of a pattern; return whether both take as long."""
-    pattern = PATTERNS / f"{name}.dlio"
+    pattern, copy = PATTERNS / f"{name}.dlio", place / "inferred.dlio"
     small = re.search(r"^# small: (.*)$", pattern.read_text(), re.MULTILINE)
     words = shlex.split(small[1]) if small else []
-    run(
-        [
-            mpiexec(),
-            "-n",
-            str(ranks),
-            *CLI,
-            "run",
-            str(pattern),
-            *words,
-            "--trace",
-            "--dir",
-            f"{place}/data",
-            "--output",
-            f"{place}/traced",
-        ],
-        900,
-    )
+    took = time_loops(pattern, [*words, "--trace"], ranks, place / "traced")
     _, text, _ = infer(place / "traced", ranks)
     overrides = [tuple(word.split("=", 1)) for word in words if word != "-D"]
     loop = next(iter(loops_of(compile_pattern(pattern, overrides, Job(ranks))[0].verbs)))  # type: ignore[arg-type]
-    epoch = time_loops(pattern, words, ranks, place) / loop.epochs
-    epochs = max(math.ceil(seconds / epoch), 1)
-    copy = place / "inferred.dlio"
+    epochs, longer, tries = loop.epochs, words, 0
+    while took < seconds:  # a short run says too little of an epoch
+        epochs, tries = math.ceil(1.1 * epochs * seconds / took), tries + 1
+        longer = lengthen(words, loop.name, epochs)
+        took = time_loops(pattern, longer, ranks, place / f"try{tries}")
     copy.write_text(re.sub(r"(?m)^(    epochs +)\d+", rf"\g<1>{epochs}", text.replace("NAME", "inferred"), count=1))
-    values = [word for word in words if word != "-D" and not word.startswith(f"{loop.name}.epochs=")]
-    longer = [word for value in [*values, f"{loop.name}.epochs={epochs}"] for word in ("-D", value)]
-    times: list[tuple[float, float]] = []
+    ratios, originals = [], []
     for pair in range(pairs):
-        both = [(pattern, longer), (copy, [])]
-        taken = [time_loops(*one, ranks, place) for one in (both if pair % 2 else both[::-1])]
+        both = [(pattern, longer), (copy, list[str]())]
+        order = both if pair % 2 else both[::-1]
+        taken = [time_loops(*one, ranks, place / f"{pair}-{number}") for number, one in enumerate(order)]
         original, inferred = taken if pair % 2 else taken[::-1]
-        times.append((original, inferred))
-    ratios = [inferred / original for original, inferred in times]
-    originals = [original for original, _ in times]
-    middle = statistics.median(ratios)
+        ratios.append(inferred / original)
+        originals.append(original)
+    middle, usual = statistics.median(ratios), statistics.median(originals)
     is_near = _LEAST <= middle <= _MOST
-    spread = (max(originals) - min(originals)) / statistics.median(originals)
-    row(
-        name,
-        epochs,
-        f"{statistics.median(originals):.1f} s",
-        f"{middle:.3f}",
-        f"{min(ratios):.3f} to {max(ratios):.3f}",
-        f"{spread:.1%}",
-        "" if is_near else "**no**",
-    )
+    spread = f"{(max(originals) - min(originals)) / usual:.1%}"
+    between = f"{min(ratios):.3f} to {max(ratios):.3f}"
+    row(name, epochs, f"{usual:.1f} s", f"{middle:.3f}", between, spread, "" if is_near else "**no**")
     return is_near
 
 
