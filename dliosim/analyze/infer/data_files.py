@@ -225,7 +225,8 @@ def _guess_samples(view: View, calls: _Calls, is_read: Bools, contents: Contents
     file, size = calls.place[events.file[rows]], view.sizes[rows]
     visit = _find_visits(view, rows, file)
     visited = _sum_groups(size, visit)
-    if has_no_places := bool((events.offset[rows] < 0).mean() > 1 - _SURE):
+    has_no_places = bool((events.offset[rows] < 0).mean() > 1 - _SURE)
+    if has_no_places and not calls.were_written:
         ends = np.zeros(files, np.int64)
         np.maximum.at(ends, file[visit], visited)
     whole = visited >= _WHOLE * ends[file[visit]]
