@@ -36,6 +36,8 @@ _OWN_FILES: Final = Path(__file__).with_name("own_files.dlio")
 
 #: Endings of logs of I/O.
 _TRACES: Final = (".pfw", ".pfw.gz", ".darshan")
+#: Endings of files next to data.
+_SIDECARS: Final = (".index", ".idx", ".json")
 _LOOKED_AT: Final = 1000  # files of a folder
 _SHOWN: Final = 3  # names of files that are left out
 
@@ -85,6 +87,7 @@ class _Draft:
     place: Path | None = None  #: the folder of the files that it reads
     trace: str = ""  #: the trace that it was made of, as words of a command line
     ranks: int = 2  #: ranks on which to run it
+    makes_data: bool = False  #: the trace has the writes that made its data, as a first run has
 
 
 def _draft_pattern(sources: Sequence[str], generated: bool, keep_names: bool, made: str) -> _Draft:
@@ -98,8 +101,9 @@ def _draft_pattern(sources: Sequence[str], generated: bool, keep_names: bool, ma
     if all(place is not None and _find_trace(*place) for place in named):
         return _draft_from_traces(sources, generated, keep_names)
     if len(sources) > 1:
-        text = f"--from {' --from '.join(sources)}: only traces of one job may be several"
-        raise UsageError(f"{text}{HELP}name one folder of files, or one pattern")
+        other = next(one for one, place in zip(sources, named, strict=True) if place is None or not _find_trace(*place))
+        text = f"--from {other}: there is no trace, and several `--from` are traces of one job"
+        raise UsageError(f"{text}{HELP}record one by `dliosim run … --trace`, or name one folder of files or pattern")
     if named[0] is None:
         text = _read_shipped(source, made)
         if generated:
@@ -126,8 +130,9 @@ def _draft_from_traces(sources: Sequence[str], generated: bool, keep_names: bool
     """Return the pattern of a job by its traces."""
     if generated:
         raise UsageError(f"--generated: {sources[0]} is a trace{HELP}leave --generated out: its pattern makes its data")
-    text, notes, ranks, files = load_named(TRACE_READER)([Path(source) for source in sources], keep_names)
-    return _Draft(text, notes, trace=" ".join(quote_word(str(file)) for file in files), ranks=ranks)
+    text, notes, ranks, files, makes_data = load_named(TRACE_READER)([Path(source) for source in sources], keep_names)
+    trace = " ".join(quote_word(str(file)) for file in files)
+    return _Draft(text, notes, trace=trace, ranks=ranks, makes_data=makes_data)
 
 
 def _list_next_lines(draft: _Draft, given: Path, path: Path) -> Iterator[str]:
@@ -135,8 +140,12 @@ def _list_next_lines(draft: _Draft, given: Path, path: Path) -> Iterator[str]:
     shown, place = printable(quote_word(str(path))), draft.place
     if draft.trace:
         results = quote_word(f"{given}-run")
-        yield f"mpiexec -n {draft.ranks} dliosim run {shown}    (makes its data)"
-        yield f"then: mpiexec -n {draft.ranks} dliosim run {shown} --trace --output {results}"
+        traced = f"mpiexec -n {draft.ranks} dliosim run {shown} --trace --output {results}"
+        if draft.makes_data or "\nprepare " not in draft.text:
+            yield traced
+        else:
+            yield f"mpiexec -n {draft.ranks} dliosim run {shown}    (makes its data)"
+            yield f"then: {traced}"
         yield f"what differs: dliosim analyze {printable(draft.trace)} {results}"
         return
     shown += f" --dir {printable(quote_word(str(place)))}" if place else ""
@@ -200,7 +209,7 @@ def _name_data(path: Path) -> tuple[Path, str] | None:
             return path.parent, _plain_name(path.name)
         for below in ("", "**/"):
             suffixes = Counter(one.suffix for one in islice(path.glob(f"{below}*"), _LOOKED_AT) if one.is_file())
-            for suffix, _ in suffixes.most_common(1):
+            for suffix in sorted(suffixes, key=lambda each: (each in _SIDECARS, -suffixes[each]))[:1]:
                 return path, f"{below}*{_plain_name(suffix)}"
     return None
 
@@ -245,6 +254,10 @@ def _read_shipped(name: str, made: str) -> str:
     if Path(name).is_dir():
         hint = f"name them by `**/` in the pattern of `dliosim new {quote_word(made)} --from FILE`"
         raise UsageError(f"--from {name}: no files in {name}, nor in folders below\n  = help: {hint}")
+    if stem not in list_names() and Path(name).exists():
+        raise UsageError(
+            f"--from {name}: it is a pattern of yours{HELP}write `cp {quote_word(name)} {quote_word(made)}.dlio`"
+        )
     if stem not in list_names() and Path(name).suffix not in ("", ".dlio"):
         raise UsageError(f"--from {name}: there is no such file\n  = help: name a file of data, or its folder")
     if stem not in list_names():

@@ -23,8 +23,10 @@ from dliosim.readable import count, percent
 _ENOUGH: Final = 0.9
 
 
-def make_pattern(traces: Sequence[Path], keep_names: bool) -> tuple[str, list[str], int, Sequence[Path]]:
+def make_pattern(traces: Sequence[Path], keep_names: bool) -> tuple[str, list[str], int, Sequence[Path], bool]:
     """Return the pattern of a job by its traces, what to know of it, the most ranks of a trace, and that trace.
+
+    The last value says whether that trace has the writes that made its data.
 
     Several traces are of one job on other numbers of ranks. Raises UsageError for a folder of several jobs, TraceError
     for a trace that is damaged or incomplete, and for jobs that differ.
@@ -48,7 +50,7 @@ def make_pattern(traces: Sequence[Path], keep_names: bool) -> tuple[str, list[st
             each = [explain_work(one.work, compile_pattern(file, [], Job(one.ranks))[0]) for one in found]
         except PatternError as error:
             notes = [f"change this first: {one.message}" for one in error.diagnostics if one.is_error]
-            return text, notes, last.ranks, trace
+            return text, notes, last.ranks, trace, last.makes_data
     explained = {what: min(one[what] for one in each) for what in each[0]}
     shares = ", ".join(f"{percent(share, 3)} of its {what}" for what, share in explained.items())
     whose = "This does" if len(each) == 1 else f"Of each of {len(each)} traces this does at least"
@@ -59,4 +61,10 @@ def make_pattern(traces: Sequence[Path], keep_names: bool) -> tuple[str, list[st
     ]
     if doubts := sum(isinstance(line, Setting) and not line.fact.is_sure for line in lines):
         notes.append(f"{count(doubts, 'value')} marked `?` or `unknown`: compare them with the job")
-    return f"{text}\n# {whose} {shares}; writes that made its data are left out.\n", notes, last.ranks, trace
+    return (
+        f"{text}\n# {whose} {shares}; writes that made its data are left out.\n",
+        notes,
+        last.ranks,
+        trace,
+        last.makes_data,
+    )

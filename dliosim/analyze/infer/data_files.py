@@ -58,6 +58,7 @@ class DataFiles:
     is_seen: bool  #: False if calls moved in the files farther than all reads that were recorded
     contents: Contents | None  #: what the files are, if they are here
     is_sized: bool  #: False if the sizes of samples are means of several
+    were_written: bool  #: calls of the trace made some of the files
     doubt: str  #: why a file that is read whole, or a call, may have several samples; empty if nothing shows it
 
     @property
@@ -214,7 +215,10 @@ def _describe(view: View, calls: _Calls) -> DataFiles:
         counted = _count_samples(view, calls, contents)
         if counted is not None:
             (reads, piece), samples = counted, contents.samples
-            return DataFiles(calls.paths, is_read, reads, samples, False, piece, True, False, True, contents, True, "")
+            made = calls.were_written
+            return DataFiles(
+                calls.paths, is_read, reads, samples, False, piece, True, False, True, contents, True, made, ""
+            )
     return _guess_samples(view, calls, is_read, contents)
 
 
@@ -262,7 +266,19 @@ def _guess_samples(view: View, calls: _Calls, is_read: Bools, contents: Contents
     doubt = "" if is_marked else _doubt_samples(view, calls, visit, is_whole, piece or unit)
     doubt = doubt or ("calls say no offsets, so files may have more" if has_no_places and is_whole else "")
     return DataFiles(
-        calls.paths, is_read, reads, samples, is_whole, piece, are_placed, unit > 0, is_seen, contents, is_sized, doubt
+        calls.paths,
+        is_read,
+        reads,
+        samples,
+        is_whole,
+        piece,
+        are_placed,
+        unit > 0,
+        is_seen,
+        contents,
+        is_sized,
+        calls.were_written,
+        doubt,
     )
 
 

@@ -149,7 +149,10 @@ def _describe_reads(view: View, data: DataFiles, epochs: int, steps: int, has_st
     if data.piece:
         facts["transfer"] = Fact(format_bytes(data.piece), "the size of most calls")
     opens = view.basic & events.is_kind("open") & np.isin(events.file, np.unique(events.file[data.rows]))
-    opens &= events.begin >= reads.begin.min() - 1_000_000_000
+    made = np.isin(events.file, np.unique(events.file[data.rows])) & events.is_kind("write")
+    made &= events.begin < reads.begin.min()
+    since = int(events.end[made].max()) if made.any() else 0
+    opens &= events.begin >= max(int(reads.begin.min()) - 1_000_000_000, since)
     many = int(opens.sum()) or _count_opens(view, data)
     used = len(count_by(reads.rank, reads.sample if data.is_whole else reads.rank)[1])
     often = "each sample" if many > 0.8 * len(reads) else "each epoch" if many > 1.2 * used else "once"

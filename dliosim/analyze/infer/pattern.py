@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ from dliosim.readable import size as bytes_of
 _ORDER: Final = (*("batch", "last batch", "shard", "shuffle", "api", "transfer", "open", "readers", "compute", "sync"),)
 #: What a loop of a pattern has by default, so that no line says it.
 _USUAL: Final = {"shard": "by sample", "transfer": "", "last batch": "drop", "api": "posix"}
+#: Parts of a run that `--trace` may record alone.
+_PART: Final = re.compile(r"--trace[ =]['\"]?[^-'\"]*\b(epochs?|steps?|ranks?) \d")
 #: What sums of calls do not say.
 _SUMS: Final = "the log has sums: calls in order, as by DXT or DFTracer, would show it"
 _UNSEEN: Final = {
@@ -60,6 +63,7 @@ class InferredPattern:
     lines: Sequence[Line]  #: its lines, with `NAME` for its name
     work: Work  #: what the trace did
     ranks: int  #: ranks of the trace
+    makes_data: bool  #: the trace has writes that made data sets
 
     @property
     def text(self) -> str:
@@ -77,6 +81,9 @@ def infer_pattern(view: View, keep_names: bool = False) -> InferredPattern:
             f"{view.trace.path} is incomplete, so its job is unknown: {view.trace.incomplete[0]}"
             f"{HELP}record the job again; `dliosim analyze {view.trace.path}` shows what the trace has"
         )
+    if view.trace.source == "dliosim" and _PART.search(view.trace.command):
+        text = f"{view.trace.path} has a part of a run, by `{view.trace.command}`"
+        raise TraceError(f"{text}{HELP}record the whole run, by `--trace` alone")
     are_sums = isinstance(view.trace, LogTrace) and not len(view.events)
     if isinstance(view.trace, LogTrace) and are_sums:
         view = View(replace(view.trace, events=spread_sums(view.trace)))
@@ -94,7 +101,8 @@ def infer_pattern(view: View, keep_names: bool = False) -> InferredPattern:
         raise TraceError(_explain_nothing(view))
     _mark_doubts(view, loops, saves, are_sums, are_ranks)
     lines = tuple(_list_lines(view, datasets, loops, saves, keep_names, are_sums))
-    return InferredPattern(lines, _measure_work(view, datasets, saves), view.ranks)
+    makes_data = any(data.were_written for data in datasets)
+    return InferredPattern(lines, _measure_work(view, datasets, saves), view.ranks, makes_data)
 
 
 def _mark_doubts(
@@ -167,7 +175,8 @@ def _list_lines(
     for data in datasets:
         yield ""
         if keep_names:
-            yield from (f"# {printable(path)}" for path in dict.fromkeys([data.paths[0], data.paths[-1]]))
+            yield f"# {count(len(data.paths), 'file')}, from {printable(data.paths[0])}"
+            yield from (f"# to {printable(path)}" for path in data.paths[1:][-1:])
         yield f"dataset {names[id(data)]} {{"
         facts = _describe_files(data, f"NAME/{names[id(data)]}")
         if are_sums and not data.is_whole:
@@ -304,7 +313,7 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
 def _find_format(data: DataFiles, size: Distribution) -> Fact:
     """Return the format of files that are here, if their samples are those that were read; `raw` otherwise."""
     ending, found = f"files end with {data.suffix or 'nothing'}", data.contents
-    if found is None:
+    if found is None or found.dataset.format == "raw":
         return Fact("raw", f"{ending}: as many bytes, whatever is in them", False)
     made = replace(found.dataset, source="", found="", counts=None, names=(), size=size)
     if found.samples == data.samples and bind(made).refuse() is None:

@@ -16,15 +16,17 @@ from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.data_files import DataFiles
 from dliosim.analyze.infer.facts import Fact
 from dliosim.analyze.infer.loops import LoopFacts, list_inside
-from dliosim.analyze.infer.reads import count_by, mode_of
+from dliosim.analyze.infer.reads import count_by, find_spans, mode_of
 from dliosim.analyze.infer.sums import find_means
-from dliosim.readable import count
+from dliosim.readable import count, percent
 from dliosim.units import format_bytes
 
 #: A file that has less bytes than this many times those up to its last one was written once.
 _TWICE: Final = 1.5
 #: The share of what is restored that all ranks read from which on each restores everything.
 _EVERYTHING: Final = 0.8
+#: The share of writes during steps of their rank from which on a save is in the background: a blocking one has none.
+_IN_STEPS: Final = 0.2
 #: Bytes that differ by less are those of whole restores.
 _SAME: Final = 0.05
 
@@ -110,10 +112,19 @@ def _describe(view: View, own: Bools, loop: LoopFacts | None) -> SaveFacts:
     buffers = [number for number, name in enumerate(events.names) if "flush" in name]  # to the kernel alone
     flushed = int((own & view.basic & events.is_kind("fsync") & ~np.isin(events.name, buffers)).sum())
     facts["fsync"] = Fact("on" if flushed >= saves else "off", f"{count(flushed, 'fsync')} for {count(saves, 'save')}")
+    if (share := _share_in_steps(view, writes)) > _IN_STEPS:
+        facts["async"] = Fact("on", f"{percent(share, 2)} of its writes are while their rank computes")
     if saves > 1:
         facts["keep"] = _find_keep(view, own, saves, files, writes)
     cadence = _find_cadence(view, writes, rank, number, loop)
-    return SaveFacts(own, saves, *_count_restores(view, own, each, ranks), *cadence, facts)
+    return SaveFacts(own, saves, *_count_restores(view, own, each, ranks, files), *cadence, facts)
+
+
+def _share_in_steps(view: View, writes: Ints) -> float:
+    """Return the share of some writes that begin while their rank computes."""
+    computes = np.flatnonzero(view.events.is_kind("compute"))
+    inside = find_spans(view, computes, view.groups_of(writes), view.events.begin[writes]) >= 0
+    return float(inside.mean())
 
 
 def _find_keep(view: View, own: Bools, saves: int, files: int, writes: Ints) -> Fact:
@@ -131,7 +142,7 @@ def _find_keep(view: View, own: Bools, saves: int, files: int, writes: Ints) -> 
     return Fact(str(max(saves - deleted // files, 1)), f"{count(deleted, 'file')} of {len(written):_} were deleted")
 
 
-def _count_restores(view: View, own: Bools, size: int, ranks: int) -> tuple[int, bool, str]:
+def _count_restores(view: View, own: Bools, size: int, ranks: int, files: int) -> tuple[int, bool, str]:
     """Return how often a checkpoint was read, whether each rank read all of it, and what a restore does not explain."""
     rows = np.flatnonzero(own & view.basic & view.events.is_kind("read") & (view.bytes > 0))
     if not len(rows):
@@ -144,6 +155,8 @@ def _count_restores(view: View, own: Bools, size: int, ranks: int) -> tuple[int,
     restores = max(round(total / whole), 1)
     is_same = abs(total - restores * whole) <= _SAME * total
     doubt = "" if is_same else f"{format_bytes(total)} were read: ranks read parts more than once, or not all of it"
+    if not doubt and len(np.unique(view.events.file[rows])) > files:
+        doubt = "files of several saves were read: this reads the newest save each time"
     return restores, is_shared, doubt
 
 

@@ -302,7 +302,7 @@ def test_no_name_of_a_file_is_in_a_pattern() -> None:
 def test_names_that_are_kept_are_in_comments(tmp_path: Path) -> None:
     rows = [read(number * MS, MS // 2, f"/d/a\n}}\x1b[1m{number:03d}.npz", 0, 9000 + number) for number in range(9)]
     made = infer_pattern(view(rows), keep_names=True)
-    assert made.text.count("# /d/a") == 2
+    assert made.text.count("/d/a") == 2
     compiled(made, tmp_path)
 
 
@@ -779,3 +779,23 @@ def test_more_steps_than_files_say_that_a_file_may_have_several_samples() -> Non
         rows += [compute((file * 100 + 10 * step + 5) * MS, 5 * MS) for step in range(8)]
     made = infer([*rows, epoch(0, 1700 * MS)])
     assert all("# ?" in line_of(made, head) for head in ("samples", "size", "layout"))
+
+
+def test_saves_while_a_rank_computes_are_in_the_background(tmp_path: Path) -> None:
+    late = [write(100 * MS * step + 5 * MS, MS // 9, f"/ckpt/{step}/0.pt", 0, 30_000) for step in (2, 4, 6)]
+    rows = [row for row in long_steps(1) if row.kind != "compute"]
+    rows += [compute(100 * MS * step, 60 * MS) for step in range(8)]
+    (kept,) = compiled(infer([*rows, *late]), tmp_path).checkpoints
+    assert kept.background is not None
+
+
+@pytest.mark.parametrize("part", ['"epochs 2 to 3"', "'steps 1 to 9, at most 1 GB'", "ranks 0 to 1"])
+def test_a_part_of_a_run_is_not_its_job(part: str) -> None:
+    with pytest.raises(TraceError, match="a part of a run"):
+        infer(steps_of([range(24)], 4), source="dliosim", command=f"dliosim run job.dlio --trace {part} --output out")
+
+
+def test_restores_of_several_saves_are_said() -> None:
+    rows = [*long_steps(1), *(row for step in (2, 4) for row in save_at(step, (0,)))]
+    rows += [read(2000 * MS * step, MS, f"/ckpt/step{step}/0.pt", 0, 30_000) for step in (2, 4)]
+    assert "# ? files of several saves were read" in infer(rows).text
