@@ -45,7 +45,7 @@ def describe_order(data: DataFiles) -> dict[str, Fact]:
     if many < _FEWEST - 1:
         why = f"fewer than {_FEWEST} {what} of a rank in an epoch show no order"
         return {"shuffle": Fact("off", why, False), "shard": shard}
-    why = f"{percent(ascending, 2)} of {what} lie further on than the one before"
+    why = f"{percent(ascending, 2)} of {what} come after the one before in the files"
     if ascending >= _IN_ORDER:
         is_sure = bool(long) and is_unlikely and ascending >= _SURE and (are_files or not _takes_turns(reads))
         return {"shuffle": Fact("off", why, is_sure), "shard": shard}
