@@ -287,7 +287,7 @@ def _doubt_samples(view: View, calls: _Calls, visit: Bools, is_whole: bool, unit
     events, rows = view.events, calls.contents
     size, most, suffix = view.sizes[rows], int(view.sizes[rows].max()), _find_suffix(calls.paths[0])
     if is_whole:
-        same = find_starts(lanes_of(view, rows))[1:] == 0
+        same = ~find_starts(lanes_of(view, rows))[1:]
         is_long = find_long((events.begin[rows][1:] - events.end[rows][:-1])[same])
         if is_long.any() and (~visit[1:][same])[is_long].mean() > 0.5:
             return "most pauses are within a file, which may have several"
