@@ -148,8 +148,7 @@ class EpochRecord:
     read_bytes: Column = -1
     #: this rank's share of what its node asked of storage, counting each byte once; -1 unknown
     distinct_bytes: InnerColumn = -1
-    #: thread of the steps ready but without a core, from the first step until the epoch's files are closed, without
-    #: checkpoints; -1 unknown
+    #: thread of the steps ready but without a core, from the first step to the last, without checkpoints; -1 unknown
     core_wait_ns: Column = -1
     #: the same for all reader threads, summed; -1 unknown
     reader_core_wait_ns: Column = -1
