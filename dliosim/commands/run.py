@@ -18,6 +18,7 @@ from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.world import fullest_node
 from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
+from dliosim.measure.rank.step_log import StepLog
 from dliosim.model import Loop, Restore, Save, StorageModel, Verb, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
@@ -41,6 +42,7 @@ class RunCommand(RankCommand):
     finder: FileFinder | None = None  #: what looked for existing files, on rank 0
     record: RunRecord | None = None  #: what rank 0 keeps for the results
     recording: Recording | None = None  #: the trace, if it is asked for
+    dlio_version: str = ""  #: the version of DLIO whose files are written, too
 
     def read(self) -> None:
         """Compile the pattern. Rank 0 alone does it, so that 512 ranks do not each build a parser."""
@@ -48,7 +50,7 @@ class RunCommand(RankCommand):
             with freeze_objects():
                 import dliosim.commands.run_results  # noqa: F401
         self.workload, self.storage = self.setup.world.run_on_rank_0("read the pattern", self._read_pattern)
-        self.setup.world.run_on_rank_0("look at the options", self._check_options)
+        self.dlio_version = self.setup.world.run_on_rank_0("look at the options", self._check_options)
 
     def open(self) -> None:
         """Make the directories, and begin to keep results and to record."""
@@ -62,6 +64,8 @@ class RunCommand(RankCommand):
             modelled = ModelledStorage(setup.world.node.comm, self.storage, self.workload.seed)
             self.session = replace(self.session, modelled=modelled)
         node = fullest_node(setup.world, setup.load)
+        if self.dlio_version:
+            self.session = replace(self.session, log=StepLog())
         if finder is not None:
             from dliosim.commands.run_results import begin_record, shortage_error
 
@@ -84,11 +88,20 @@ class RunCommand(RankCommand):
 
     def report(self) -> int:
         """Write and print the results, then the trace."""
-        status, place = (0, None) if self.record is None else self.record.report(self.phases)
+        run = None if self.record is None else self.record.summarize(self.phases)
+        status, place = (0, None)
+        if self.record is not None and run is not None:
+            status, place = self.record.report(run, self.phases)
+        lines = []
+        if self.dlio_version:
+            from dliosim.commands.dlio_summary import write_dlio_files  # most runs need none of it
+
+            lines.append(write_dlio_files(self.setup, self.session, run, self.dlio_version, place))
         if self.recording is not None:
             modelled = "" if self.storage is None else self.storage.name
-            line = self.recording.write(place, _describe_run(self.setup, self.session.workload, modelled))
-            if line and self.record is not None and not _print_line(line, self.setup.parsed.json):
+            lines.append(self.recording.write(place, _describe_run(self.setup, self.session.workload, modelled)))
+        for line in filter(None, lines):
+            if self.record is not None and not _print_line(line, self.setup.parsed.json):
                 status = ExecutionError.exit_code
         return self.setup.world.broadcast_object(status)
 
@@ -98,8 +111,11 @@ class RunCommand(RankCommand):
         workload, self.finder, storage = read_pattern(self.setup)
         return workload, storage
 
-    def _check_options(self) -> None:
-        """Raise UsageError for --verify of existing files, whose bytes are not known, and for --trace of no rank."""
+    def _check_options(self) -> str:
+        """Return the version of DLIO whose files are written, empty without --dlio-summary.
+
+        Raises UsageError for --verify of existing files, whose bytes are not known, and for --trace of no rank.
+        """
         ranks, cut, nodes = self.setup.world.size, self.setup.parsed.trace, self.setup.world.nodes
         if self.storage is not None:
             require_one_node(nodes)
@@ -114,6 +130,11 @@ class RunCommand(RankCommand):
         if self.setup.parsed.verify and given:
             text = f"--verify: {given}: existing files cannot be verified, since their right bytes are not known"
             raise UsageError(f"{text}; `decode on` runs the checks that their format has")
+        if self.setup.parsed.dlio_summary is None:
+            return ""
+        from dliosim.commands.dlio_summary import choose_version  # most runs need none of it
+
+        return choose_version(self.setup, self.workload)
 
 
 def _uses_storage(verb: Verb) -> bool:

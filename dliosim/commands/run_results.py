@@ -101,9 +101,9 @@ class RunRecord:
         )
         return write_partial(self.directory.make, run)
 
-    def report(self, phases: Sequence[Phase]) -> tuple[int, Path | None]:
+    def report(self, run: RunSummary, phases: Sequence[Phase]) -> tuple[int, Path | None]:
         """Write and print the results of all phases; return the status and their directory, as `report_run`."""
-        run, parsed = self.summarize(phases), self.setup.parsed
+        parsed = self.setup.parsed
         with self.setup.partial.final_write():
             return report_run(self.directory, run, phases, parsed.json, parsed.strict)
 

@@ -65,6 +65,7 @@ EXAMPLES: Final = {
     "--picture": "ladder.png",
     "--measured": "dliosim-results-*",
     "--dlio": "mlperf-v2",
+    "--dlio-summary": "dlio-files",
     "-o": "mine.dlio",
     "TRACE": "my-results",
     "--explain": "unoverlapped-io",
@@ -172,6 +173,8 @@ def _list_given(parsed: SimpleNamespace, *names: str) -> list[str]:
 def _find_run_contradiction(parsed: SimpleNamespace) -> str:
     if parsed.storage is not None and (others := _list_given(parsed, "null", "verify", "mtbf")):
         return f"--storage and {others[0]}: a run on a described storage reads no file"
+    if parsed.dlio is not None and parsed.dlio_summary is None:
+        return "--dlio says how --dlio-summary writes files, and there is none"
     if parsed.null and (others := _list_given(parsed, "verify", "with_null")):
         done = "check" if parsed.verify else "compare with"
         return f"--null and {others[0]}: a run without I/O has nothing to {done}"
@@ -262,6 +265,17 @@ COMMANDS: Final = {
                 type=types.parse_trace,
                 nargs="?",
                 const="",
+            ),
+            _option(
+                "--dlio-summary DIR",
+                "also write the files that DLIO leaves (summary.json, R_output.json, ...), for scripts that read them; "
+                "keeps 56 bytes of each step and rank (docs/dlio.md)",
+            ),
+            _option(
+                "--dlio VERSION",
+                f"version of DLIO that names these files and computes: {', '.join(VERSIONS)} (default: that of a "
+                "workload file, mlperf-v2 for a pattern)",
+                choices=tuple(VERSIONS),
             ),
             _flag("--live", "write a line of progress every ten seconds where there is no terminal (docs/report.md)"),
             _JSON,

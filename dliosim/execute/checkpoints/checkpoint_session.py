@@ -21,6 +21,7 @@ from dliosim.execute.mpi.world import World
 from dliosim.execute.node.striping import striping_hint_note
 from dliosim.execute.payload.payload_format import part_keys
 from dliosim.execute.phases.context import Phase, Session, verb_phase
+from dliosim.measure.rank.step_log import LoggedCheckpoint
 from dliosim.model import Checkpoint
 from dliosim.plan.checkpoints.layout import StateFiles, state_files
 from dliosim.readable import seconds
@@ -78,7 +79,7 @@ class CheckpointSession:
         `run` executes an action with collective file calls on the thread that makes such calls; None executes it on
         this thread.
         """
-        session = self._session
+        session, begun = self._session, perf_counter_ns()
         save = CheckpointSave(state_files(checkpoint, checkpoint.split(session.world.size)))
         if session.reads_nothing:
             return save
@@ -93,6 +94,9 @@ class CheckpointSession:
             save.record.stall_ns += save.record.delete_ns
             # A rank that writes little waits for the others, and for the contents that they make.
             save.held_ns = session.world.allreduce_number(save.record.stall_ns, "max")
+        if session.log is not None:
+            log = LoggedCheckpoint("save", begun, begun + save.held_ns, save.files.total())
+            session.log.checkpoints.append(log)
         if checkpoint.drain is not None:
             save.drain = self._workers["drain"].submit(lambda own: _drain(own, save), after=save.flush)
             while self._drains and self._drains[0].is_over and self._drains[0].error is None:

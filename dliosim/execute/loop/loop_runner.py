@@ -34,6 +34,7 @@ from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.figures.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
 from dliosim.measure.figures.timeline import gather_timeline, has_offsets, keep_epoch
 from dliosim.measure.rank.records import EpochRecord
+from dliosim.measure.rank.step_log import LoggedEpoch
 from dliosim.measure.rank.step_times import PlannedSteps, StepAccount
 from dliosim.measure.rank.time_series import EpochSeries
 from dliosim.measure.results.phase import LoopPhase
@@ -152,6 +153,7 @@ class LoopRunner:
             loop.access.readers > 0,
         )
         account = StepAccount(plan, world.rank, source.series, batches.reading, self._manager.busy_intervals)
+        account.log = None if session.log is None else []
         name = f"{loop.name} without I/O" if session.reads_nothing else loop.name
         session.progress.start(name, number, loop.epochs, work.steps)
         trace, opened = recorder(), perf_counter_ns()
@@ -190,6 +192,10 @@ class LoopRunner:
             record_plan(session, loop, data, work, record)
         if epoch == 0:
             self._kept.seal()
+        if session.log is not None and account.log is not None:
+            done = np.concatenate(account.log)
+            asked = np.array(plan.compute[: len(done)], np.int64)
+            session.log.epochs.append(LoggedEpoch(loop.kind, loop.batch, account.started, done, asked))
         self._save_after_epoch(record, source.series)
         if trace is not None:
             trace.end_epoch(loop.name, opened, perf_counter_ns())

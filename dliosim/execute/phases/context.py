@@ -18,6 +18,7 @@ from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.execute.store.manifest import resolve_in_root
 from dliosim.measure.figures.timeline import Timeline
 from dliosim.measure.rank.records import VerbRecord
+from dliosim.measure.rank.step_log import StepLog
 from dliosim.measure.results.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
 from dliosim.model import Access, Checkpoint, Dataset, Restore, Split, Workload
 from dliosim.model.verbs import flatten_verbs, list_saved_checkpoints
@@ -116,6 +117,8 @@ class Session:
     )
     #: the described storage on which calls wait, in a run without files
     modelled: ModelledStorage | None = None
+    #: times of all steps of this rank; None if they are not kept
+    log: StepLog | None = None
     #: the phases so far
     finished: PhaseLog = field(default_factory=lambda: PhaseLog())
 

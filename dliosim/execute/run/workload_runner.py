@@ -21,10 +21,12 @@ from dliosim.execute.node.compute import set_timer_slack, sleep_until
 from dliosim.execute.phases.context import Phase, PhaseLog, Session, verb_phase
 from dliosim.execute.run.memory_check import require_memory_at_once, verb_title
 from dliosim.execute.run.page_cache_residency import drop_caches
+from dliosim.measure.rank.step_log import LoggedCheckpoint
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary, add_null_times
 from dliosim.model import Barrier, Convert, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.verbs import list_saved_checkpoints
+from dliosim.plan.checkpoints.layout import state_files
 from dliosim.trace.recorder import pause_recording, recorder
 
 #: Loops of a run, with their evaluations, that get a timeline: rank 0 keeps 26 MB for each at 512 ranks.
@@ -65,7 +67,7 @@ def _require_room(sessions: Sequence[Session]) -> None:
 def run_with_null(session: Session) -> list[Phase]:
     """Run the workload as `run_workload`, then every loop once more without I/O, and add its slowdown to each loop."""
     phases = run_workload(session)
-    null = replace(session, options=replace(session.options, null=True), modelled=None, finished=PhaseLog())
+    null = replace(session, options=replace(session.options, null=True), modelled=None, log=None, finished=PhaseLog())
     # In a trace they would be epochs of the same loops, in which nothing is read.
     with pause_recording():
         loops = run_verbs(null, tuple(verb for verb in _unroll(session.workload.verbs) if isinstance(verb, Loop)))
@@ -176,6 +178,10 @@ def _run_verb(
         if saves.count_drained_bytes() > drained:
             # The kernel's counts include what was read at the same time to drain saves.
             record.rchar = record.read_bytes = -1
+        if session.log is not None:
+            now, split = perf_counter_ns(), verb.written_by or checkpoint.split(world.size)
+            whole = state_files(checkpoint, split).total()
+            session.log.checkpoints.append(LoggedCheckpoint("restore", begun, now, whole))
         access, how = checkpoint.access, verb.option_text
         return verb_phase(session, checkpoint.name, "restore", record, access, notes, how=how)
     if isinstance(verb, DropCaches):

@@ -34,6 +34,10 @@ class RankCommand(Protocol):
         """Return the number of ranks."""
 
 
+#: Options that say where files of this run go, and how: another run writes its own.
+_OWN_FILES = ("--output", "--dlio-summary", "--dlio")
+
+
 def command_line(
     run: RankCommand,
     override: str = "",
@@ -49,9 +53,9 @@ def command_line(
     """
     words: list[str] = []
     replaced, rest = {*needless, override.partition("=")[0]}, iter(run.arguments)
-    dropped = {*without, "--output", "--json", "--verify", *option[:1]}
+    dropped = {*without, *_OWN_FILES, "--json", "--verify", *option[:1]}
     for word in rest:
-        value = next(rest, "") if word in ("-D", "--output", "--most", *option[:1]) else ""
+        value = next(rest, "") if word in ("-D", "--most", *_OWN_FILES, *option[:1]) else ""
         name = (value or word.removeprefix("-D")).partition("=")[0] if word.startswith("-D") else ""
         if not (name in replaced - {""} or word.partition("=")[0] in dropped):
             words += [word, value] if word == "-D" else [word]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dliosim.measure.rank.histogram import Histogram
 from dliosim.measure.rank.records import CAUSES, EpochRecord, StepBlock, pack_arrivals
+from dliosim.measure.rank.step_log import LOGGED
 from dliosim.measure.rank.time_series import EpochSeries
 from dliosim.measure.reducer import Ints
 from dliosim.trace.recorder import recorder
@@ -76,6 +77,8 @@ ROW = Struct(f"{len(READINGS)}q")
 
 #: Steps that are worked out at a time. One at a time would cost microseconds a numpy call, all of them much memory.
 AT_ONCE = 1024
+
+_LOGGED = [READINGS.index(name) for name in LOGGED]
 
 # In the order in which the first of equal times is the cause.
 _CAUSE_ORDER = np.array([CAUSES.index(cause) for cause in ("storage", "compute", "decode", "tool", "arrivals")])
@@ -179,6 +182,10 @@ class StepAccount:
         #: memory of the `READINGS` of steps, for `ROW`
         self.rows = memoryview(bytearray(AT_ONCE * ROW.size))
         self.steps = 0
+        #: `LOGGED` readings of the steps, (n, 6) each; None if they are not kept
+        self.log: list[Ints] | None = None
+        #: clock reading at the start of the epoch, ns
+        self.started = 0
         self._plan, self._rank = plan, rank
         self._series, self._reading, self._flush_intervals = series, reading, flush_intervals
         self._batch_latency, self._request_latency = Histogram(), Histogram()
@@ -191,21 +198,24 @@ class StepAccount:
 
     def start(self, now: int) -> None:
         """Start the epoch's clock."""
-        self._series.origin = self._started = self._ended = now
+        self._series.origin = self.started = self._ended = now
 
     def work_out(self, count: int) -> None:
         """Add the first `count` steps of `rows`, which follow those added before."""
         if not count:
             return
         plan = self._plan
-        times = StepTimes(np.frombuffer(self.rows, np.int64).reshape(-1, len(READINGS))[:count], self._ended)
+        readings = np.frombuffer(self.rows, np.int64).reshape(-1, len(READINGS))[:count]
+        if self.log is not None:
+            self.log.append(readings[:, _LOGGED])
+        times = StepTimes(readings, self._ended)
         self._ended = int(times.saved[-1])
         steps = slice(self.steps, self.steps + count)
         self._batch_latency.add(times.data_wait)
         if plan.arrival:
             # Without the tool's own work and the check of the contents: storage does not cause them.
             answered = times.begun + times.data_wait + times.processing + times.compute
-            self._request_latency.add(answered - np.array(plan.arrival[steps]) - self._started)
+            self._request_latency.add(answered - np.array(plan.arrival[steps]) - self.started)
         numbers = np.arange(steps.start + 1, steps.stop + 1)
         synced = numbers % plan.every == 0 if plan.every else np.zeros(count, np.bool_)
         sums, self._since_sync = sum_groups(times.candidates, synced, self._since_sync)

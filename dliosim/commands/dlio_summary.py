@@ -1,0 +1,113 @@
+"""The files that DLIO would leave, with `run --dlio-summary`: each rank writes its own, and rank 0 those of the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.commands.job.setup import Setup
+from dliosim.dlio import ENDINGS
+from dliosim.dlio.known_keys import VERSIONS, Version
+from dliosim.errors import HELP, UsageError
+from dliosim.execute.io_errors import wrap_call
+from dliosim.execute.node.memory import whole_memory
+from dliosim.execute.phases.context import Session
+from dliosim.measure.results.run_summary import RunSummary
+from dliosim.model import Loop, Workload
+from dliosim.model.verbs import flatten_verbs
+from dliosim.report.files.dlio_ranks import RankEpoch, epoch_stats, list_epochs, rank_output
+from dliosim.report.files.dlio_summary import (
+    NOT_DLIO,
+    Node,
+    bytes_per_node,
+    config_files,
+    find_loops,
+    host_content,
+    summary_content,
+)
+from dliosim.report.files.results import write_atomic
+
+_SUMMARY = "summary.json"
+
+#: The version whose formulas results.json has, for a pattern that is no file of DLIO.
+_USUAL = "mlperf-v2"
+
+
+def choose_version(setup: Setup, workload: Workload) -> str:
+    """Return the name of the version of DLIO whose files are written, on rank 0.
+
+    Raises UsageError if the folder has those of another run, or if no loop trains.
+    """
+    folder, parsed = Path(setup.parsed.dlio_summary), setup.parsed
+    loops = [verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Loop)]
+    if loops and find_loops(workload)[0] is None:
+        raise UsageError(f"--dlio-summary: DLIO has loops that train, and {workload.name} has none")
+    if (folder / _SUMMARY).exists():
+        cure = f"write `--dlio-summary {shlex.quote(f'{folder}-2')}`"
+        raise UsageError(f"--dlio-summary {folder} has the {_SUMMARY} of another run{HELP}{cure}")
+    if parsed.dlio is None and parsed.pattern.endswith(ENDINGS):
+        from dliosim.dlio.config import read_config
+        from dliosim.dlio.known_keys import guess_version
+
+        return guess_version(read_config(Path(parsed.pattern), parsed.override).values).name
+    return parsed.dlio or _USUAL
+
+
+def write_dlio_files(setup: Setup, session: Session, run: RunSummary | None, name: str, place: Path | None) -> str:
+    """Write the files of version `name`; return a sentence about them. Collective.
+
+    `run` is on rank 0 alone, and `place` has its results. summary.json is the last file: if it is there, all are.
+    Raises ExecutionError on every rank.
+    """
+    assert session.log is not None, "steps are kept with --dlio-summary"
+    world, version, folder = session.world, VERSIONS[name], Path(setup.parsed.dlio_summary)
+    epochs = list_epochs(session.log)
+    offset = time.time_ns() - time.perf_counter_ns()
+    node = Node(os.cpu_count() or 0, whole_memory() or 0)
+    world.run_on_rank_0("make the folder of DLIO's files", lambda: folder.mkdir(parents=True, exist_ok=True))
+    caching = int(bytes_per_node(session.workload, world.node.size) <= node.memory)
+    mine = [(f"{world.rank}_output.json", rank_output(epochs, version) | host_content(node, caching))]
+    if not version.is_first_generation or world.rank == 0:
+        rank = "" if version.is_first_generation else f"{world.rank}_"
+        mine.append((f"{rank}per_epoch_stats.json", epoch_stats(epochs, version, offset)))
+    world.run_on_all(lambda: _write_all(folder, mine))
+    tables = [world.gather(rows) for rows in _epoch_figures(session, epochs, version)]
+    leads = world.gather(np.array([node.cpus, node.memory, world.node.rank == 0], np.int64))
+
+    def write_run() -> str:
+        assert run is not None and leads is not None, "rank 0 has what it gathered"
+        nodes = [Node(cpus, memory) for cpus, memory, first in leads.tolist() if first]
+        figures = [table for table in tables if table is not None]
+        roots = {key: str(setup.parsed.dir) for key in ("data_folder", "checkpoint_folder")}
+        begun, results = setup.started.timestamp(), "" if place is None else str(place)
+        content = summary_content(run, session.workload, version, figures, nodes, begun, results)
+        files: list[tuple[str, Any]] = [*config_files(session.workload, version, setup.parsed.override, roots)]
+        _write_all(folder, [*files, ("dlio.log", f"{NOT_DLIO}\n"), (_SUMMARY, content)])
+        return f"DLIO's files, as {version.name} writes them: {folder} ({NOT_DLIO})"
+
+    return world.run_on_rank_0("write DLIO's files", write_run)
+
+
+def _write_all(folder: Path, files: list[tuple[str, Any]]) -> None:
+    """Write files of text, or of JSON. Raises ExecutionError."""
+    for name, content in files:
+        path = folder / name
+        with wrap_call("write", str(path)):
+            path.parent.mkdir(exist_ok=True)
+            text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
+            write_atomic(path, text.encode())
+
+
+def _epoch_figures(session: Session, epochs: list[RankEpoch], version: Version) -> Iterator[NDArray[np.float64]]:
+    """Yield AU and samples/s of training, then of evaluation, of each epoch of this rank, (epochs, 2)."""
+    for loop, figure in zip(find_loops(session.workload), (RankEpoch.training, RankEpoch.evaluation), strict=True):
+        rows = [figure(epoch, version) for epoch in (epochs if loop is not None else [])]
+        yield np.array(rows, np.float64).reshape(len(rows), 2)
