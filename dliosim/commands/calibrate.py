@@ -20,19 +20,12 @@ from dliosim.measure.calibration import SINGLE, calibrate
 from dliosim.model import Job, Loop
 from dliosim.readable import size
 
-#: Options of `run` that a calibration has not.
-_WITHOUT: Final[dict[str, Any]] = {
+#: Options of `run` that a calibration gives itself.
+_GIVEN: Final[dict[str, Any]] = {
     "pattern": str(PATTERNS / "profiles" / "calibrate.dlio"),
     "override": [],
     "root": [],
-    "null": False,
-    "with_null": False,
-    "verify": False,
-    "strict": False,
-    "trace": None,
     "json": False,
-    "mtbf": None,
-    "restart_time": None,
     "output": None,
 }
 
@@ -47,7 +40,7 @@ class CalibrateCommand(RunCommand):
     unfinished = "no storage was described"
 
     def __init__(self, setup: Setup) -> None:
-        vars(setup.parsed).update(_WITHOUT)
+        vars(setup.parsed).update(_GIVEN)
         super().__init__(setup)
 
     def read(self) -> None:

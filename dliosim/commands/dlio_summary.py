@@ -50,7 +50,7 @@ def choose_version(setup: Setup, workload: Workload) -> str:
     loops = [verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Loop)]
     if loops and find_loops(workload)[0] is None:
         raise UsageError(f"--dlio-summary: DLIO has loops that train, and {workload.name} has none")
-    if (folder / _SUMMARY).exists():
+    if (folder / _SUMMARY).exists() or next(folder.glob(f"*/{_SUMMARY}"), None):
         cure = f"write `--dlio-summary {shlex.quote(f'{folder}-2')}`"
         raise UsageError(f"--dlio-summary {folder} has the {_SUMMARY} of another run{HELP}{cure}")
     if parsed.dlio is None and parsed.pattern.endswith(ENDINGS):
@@ -91,7 +91,7 @@ def write_dlio_files(setup: Setup, session: Session, run: RunSummary | None, nam
         content = summary_content(run, session.workload, version, figures, nodes, begun, results)
         files: list[tuple[str, Any]] = [*config_files(session.workload, version, setup.parsed.override, roots)]
         _write_all(folder, [*files, ("dlio.log", f"{NOT_DLIO}\n"), (_SUMMARY, content)])
-        return f"DLIO's files, as {version.name} writes them: {folder} ({NOT_DLIO})"
+        return f"DLIO's files, by {version.name}, though not by a run of DLIO: {folder}"
 
     return world.run_on_rank_0("write DLIO's files", write_run)
 

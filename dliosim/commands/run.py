@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from dataclasses import replace
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from time import perf_counter_ns
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.setup import RankCommand, Setup, open_sessions, require_one_node
@@ -27,6 +31,14 @@ if TYPE_CHECKING:
     from dliosim.commands.run_results import RunRecord
     from dliosim.execute.datasets.discovery import FileFinder
     from dliosim.execute.run.trace_recording import Recording
+    from dliosim.measure.results.run_summary import RunSummary
+
+
+#: Options of `run` that commands which run a pattern in their own way have not.
+_OPTIONS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("null", "with_null", "verify", "strict"), False),
+    **dict.fromkeys(("trace", "mtbf", "restart_time", "repeat", "warm_up", "dlio_summary", "dlio")),
+}
 
 
 class RunCommand(RankCommand):
@@ -37,12 +49,18 @@ class RunCommand(RankCommand):
 
     workload: Workload  #: what the pattern says
     storage: StorageModel | None  #: the described storage of a run without files
+    given: SimpleNamespace  #: options as they were given
     session: Session  #: the run of it on this rank
     phases: list[Phase]  #: what its verbs became
     finder: FileFinder | None = None  #: what looked for existing files, on rank 0
     record: RunRecord | None = None  #: what rank 0 keeps for the results
     recording: Recording | None = None  #: the trace, if it is asked for
+    runs: tuple[str, ...] = ()  #: names of the runs with --repeat, which are folders below --output
     dlio_version: str = ""  #: the version of DLIO whose files are written, too
+
+    def __init__(self, setup: Setup) -> None:
+        vars(setup.parsed).update(_OPTIONS | vars(setup.parsed))
+        super().__init__(setup)
 
     def read(self) -> None:
         """Compile the pattern. Rank 0 alone does it, so that 512 ranks do not each build a parser."""
@@ -51,9 +69,21 @@ class RunCommand(RankCommand):
                 import dliosim.commands.run_results  # noqa: F401
         self.workload, self.storage = self.setup.world.run_on_rank_0("read the pattern", self._read_pattern)
         self.dlio_version = self.setup.world.run_on_rank_0("look at the options", self._check_options)
+        parsed = self.setup.parsed
+        if parsed.repeat is not None:
+            place = f"dliosim-{self.kind}-{self.workload.name}-{self.setup.started:%Y%m%dT%H%M%S}"
+            parsed.output = self.setup.world.broadcast_object(parsed.output or place)
+            self.runs = name_runs(parsed)
+            self.setup.world.run_on_rank_0("make the results directory", self._check_output)
 
     def open(self) -> None:
         """Make the directories, and begin to keep results and to record."""
+        self.given = self.setup.parsed
+        self._open_run(self.runs[0] if self.runs else "")
+
+    def _open_run(self, name: str) -> None:
+        if name:
+            self.setup = _begin_run(self.setup, self.given, name)
         setup, finder = self.setup, self.finder
         sources = {} if finder is None else finder.sources
         options = Options(setup.parsed.null or self.storage is not None, setup.parsed.verify)
@@ -87,11 +117,26 @@ class RunCommand(RankCommand):
             self.recording.stop()
 
     def report(self) -> int:
-        """Write and print the results, then the trace."""
+        """Write and print the results, then the trace; with --repeat run again, and report all runs at the end."""
+        status, first = self._report_run(self.runs[0] if self.runs else "")
+        summaries = [first]
+        for name in self.runs[1:]:
+            self._open_run(name)
+            self.run()
+            later, summary = self._report_run(name)
+            status, summaries = max(status, later), [*summaries, summary]
+        counted = [one for name, one in zip(self.runs, summaries, strict=False) if one and not name.startswith(WARM_UP)]
+        if len(counted) > 1 and not self.setup.parsed.json:
+            from dliosim.report.run.repeats import format_repeats
+
+            print_text(format_repeats(counted))
+        return status
+
+    def _report_run(self, name: str) -> tuple[int, RunSummary | None]:
         run = None if self.record is None else self.record.summarize(self.phases)
         status, place = (0, None)
         if self.record is not None and run is not None:
-            status, place = self.record.report(run, self.phases)
+            status, place = self.record.report(run, self.phases, name)
         lines = []
         if self.dlio_version:
             from dliosim.commands.dlio_summary import write_dlio_files  # most runs need none of it
@@ -103,13 +148,18 @@ class RunCommand(RankCommand):
         for line in filter(None, lines):
             if self.record is not None and not _print_line(line, self.setup.parsed.json):
                 status = ExecutionError.exit_code
-        return self.setup.world.broadcast_object(status)
+        return self.setup.world.broadcast_object(status), run
 
     def _read_pattern(self) -> tuple[Workload, StorageModel | None]:
         from dliosim.commands.run_results import read_pattern
 
         workload, self.finder, storage = read_pattern(self.setup)
         return workload, storage
+
+    def _check_output(self) -> None:
+        from dliosim.commands.job.results_dir import check_output_directory
+
+        check_output_directory(self.setup.parsed.output)
 
     def _check_options(self) -> str:
         """Return the version of DLIO whose files are written, empty without --dlio-summary.
@@ -135,6 +185,25 @@ class RunCommand(RankCommand):
         from dliosim.commands.dlio_summary import choose_version  # most runs need none of it
 
         return choose_version(self.setup, self.workload)
+
+
+#: Begin of the names of runs that do not count.
+WARM_UP: Final = "warm_up_"
+
+
+def name_runs(parsed: SimpleNamespace) -> tuple[str, ...]:
+    """Return the names of the runs of --repeat, with those that warm up: as in MLPerf Storage `run_1` to `run_5`."""
+    warm = (f"{WARM_UP}{number}" for number in range(1, (parsed.warm_up or 0) + 1))
+    return (*warm, *(f"run_{number}" for number in range(1, parsed.repeat + 1)))
+
+
+def _begin_run(setup: Setup, given: SimpleNamespace, name: str) -> Setup:
+    """Return the set-up of one of several runs, whose files are in folders `name` below those that are given."""
+    folders = {key: value and f"{value}/{name}" for key in ("output", "dlio_summary") if (value := getattr(given, key))}
+    parsed = SimpleNamespace(**{**vars(given), **folders})
+    return replace(
+        setup, parsed=parsed, started=datetime.now(timezone.utc), begun_ns=perf_counter_ns(), load=os.getloadavg()[0]
+    )
 
 
 def _uses_storage(verb: Verb) -> bool:

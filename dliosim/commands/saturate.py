@@ -8,9 +8,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TypeVar
 
-from dliosim.commands.job.setup import Setup
 from dliosim.commands.job.terminal import print_text
 from dliosim.commands.run import RunCommand
 from dliosim.errors import HELP, UsageError
@@ -30,17 +29,6 @@ from dliosim.readable import count
 
 T = TypeVar("T")
 
-#: Options of `run` that a search has not.
-_WITHOUT: Final[dict[str, Any]] = {
-    "null": False,
-    "with_null": False,
-    "verify": False,
-    "strict": False,
-    "trace": None,
-    "mtbf": None,
-    "restart_time": None,
-}
-
 #: A pass takes this time, or this many steps without waits if they take longer; passes of a number of accelerators.
 _PASS_SECONDS, _PASS_STEPS, _MOST_PASSES = 5.0, 20, 6
 
@@ -59,10 +47,6 @@ class SaturateCommand(RunCommand):
     most: int  #: the most accelerators that are tried
     found: Saturation  #: the answer
     finished: Path | None = None  #: directory of the results of numbers that are finished, on rank 0
-
-    def __init__(self, setup: Setup) -> None:
-        vars(setup.parsed).update(_WITHOUT)
-        super().__init__(setup)
 
     def read(self) -> None:
         """Compile the pattern, and choose the loop."""

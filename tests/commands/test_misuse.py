@@ -28,6 +28,9 @@ WITH = {
     "--save-time": ["--mtbf", "4 h"],
     "--rank": ["--csv"],
     "--epoch": ["--csv"],
+    "--warm-up": ["--repeat", "8"],
+    "plan --loop": ["--csv"],
+    "run --dlio": ["--dlio-summary", "files"],
 }
 
 
@@ -42,9 +45,9 @@ def write_line(command: str, option: str) -> list[str]:
     ]
     required = [] if option == "--explain" else required
     arguments = next(arguments for names, arguments in options if option in names)
-    loop = ["--csv"] if (command, option) == ("plan", "--loop") else WITH.get(option, [])
+    others = WITH.get(f"{command} {option}", WITH.get(option, []))
     value = [] if arguments.get("action") == "store_true" else [EXAMPLES[option]]
-    return [command, *required, *loop, option, *value]
+    return [command, *required, *others, option, *value]
 
 
 def _key(name: str, arguments: dict[str, object]) -> str:

@@ -55,6 +55,7 @@ EXAMPLES: Final = {
     "--loop": "train",
     "--what": "save",
     "--repeat": "8",
+    "--warm-up": "1",
     "--caches": "cold",
     "--seed": "1",
     "--rank": "0",
@@ -173,6 +174,8 @@ def _list_given(parsed: SimpleNamespace, *names: str) -> list[str]:
 def _find_run_contradiction(parsed: SimpleNamespace) -> str:
     if parsed.storage is not None and (others := _list_given(parsed, "null", "verify", "mtbf")):
         return f"--storage and {others[0]}: a run on a described storage reads no file"
+    if parsed.warm_up is not None and parsed.repeat is None:
+        return "--warm-up goes with --repeat, the number of runs that count"
     if parsed.dlio is not None and parsed.dlio_summary is None:
         return "--dlio says how --dlio-summary writes files, and there is none"
     if parsed.null and (others := _list_given(parsed, "verify", "with_null")):
@@ -252,6 +255,8 @@ COMMANDS: Final = {
             *_VALUES,
             _output("results"),
             _flag("--null", "no I/O at all: measures the tool itself"),
+            _option("--repeat N", "run it N times, and print the spread of their figures", type=types.parse_positive),
+            _option("--warm-up N", "with --repeat: runs before these, which do not count", type=types.parse_positive),
             _option("--storage FILE", "no I/O: calls wait as on the storage that FILE describes (docs/answer.md)"),
             _flag("--with-null", "run every loop again without I/O: gives the slowdown"),
             _flag("--verify", "check every byte read, not only the ends of each sample"),

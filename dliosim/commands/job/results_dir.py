@@ -23,8 +23,8 @@ from dliosim.report.files.results import COMPARE, PARTIAL, RESULTS
 #: The files that a run and a comparison write last: if one exists, all other files exist too.
 LAST = (RESULTS, COMPARE)
 
-#: The same for `saturate`, which begins with one rank.
-_SATURATE = f"0001/{RESULTS}"
+#: The same for `saturate`, which begins with one rank, and for several runs.
+_BELOW = tuple(f"{name}/{RESULTS}" for name in ("0001", "run_1", "warm_up_1"))
 
 
 def check_output_directory(given: str | None) -> None:
@@ -36,7 +36,7 @@ def check_output_directory(given: str | None) -> None:
 
     if given == "":
         raise UsageError("--output is empty: name a directory")
-    if given is not None and any((Path(given) / name).exists() for name in (*LAST, _SATURATE)):
+    if given is not None and any((Path(given) / name).exists() for name in (*LAST, *_BELOW)):
         names = (f"{given.rstrip('/')}-{number}" for number in count(2))
         cure = f"write `--output {next(name for name in names if not os.path.lexists(name))}`, or move them away"
         raise UsageError(f"--output {given} has the results of another run{HELP}{cure}")
