@@ -137,6 +137,8 @@ def _refuse_others(config: Config) -> None:
     plugin = next((name for name in PLUGINS if config.has(name)), "")
     if plugin:
         reason = f"{config.quote(plugin)}: a plug-in of DLIO, which only DLIO can run"
+    if config.text("reader.data_loader") == "vortex":
+        reason = f"{config.quote('reader.data_loader')}: a loader that only DLIO has"
     if reason:
         ready = sum(name in IMPORTED for name in config.values)
         raise UsageError(f"{reason}; {ready} of the {len(config.values)} keys of this file would import{cure}")
@@ -161,6 +163,10 @@ def _statements(task: Conversion) -> Iterator[Statement]:
     is_unread = samples.format_of(task) == samples.SYNTHETIC
     if is_unread and not (trains or saves):
         raise UsageError("dataset.format=synthetic: there are no files to generate, and nothing else is to be done")
+    if is_unread and generates:
+        task.approximations.append(
+            f"{config.quote('workflow.generate_data')}: no loop reads the files: none is made here"
+        )
     has_evaluation = evaluates or (generates and samples.files_of(task, samples.EVALUATION) > 0)
     parts = (
         [samples.TRAINING, *([samples.EVALUATION] if has_evaluation else [])]

@@ -61,7 +61,9 @@ EVALUATION: Final = Part("valid_data", "valid", "eval")
 
 
 def format_of(task: Conversion) -> str:
-    """Return DLIO's word for the format; UsageError for one that it does not have."""
+    """Return DLIO's word for the format, `SYNTHETIC` if loops read nothing; UsageError for one that DLIO lacks."""
+    if task.config.text("reader.data_loader") == SYNTHETIC and task.config.flag("workflow.train", default=True):
+        return SYNTHETIC
     return task.config.choice("dataset.format", (*FORMATS, SYNTHETIC), "tfrecord")
 
 

@@ -504,6 +504,20 @@ def test_synthetic_samples_are_steps_that_read_nothing(tmp_path: Path) -> None:
     assert (evaluation.loop.dataset, evaluation.loop.steps) == ("", 40 // 2)
 
 
+def test_a_loader_that_makes_its_samples_reads_nothing_but_its_files_can_be_generated(tmp_path: Path) -> None:
+    synthetic = {"dataset.format": "npz", "reader.data_loader": "synthetic"}
+    made = imported(synthetic | {"workflow.generate_data": True})
+    assert any("no loop reads the files" in text for text in made.approximations)
+    assert "read " not in made.text
+    generated = imported(synthetic | {"workflow.generate_data": True, "workflow.train": False})
+    assert [dataset.format for dataset in compiled(generated, tmp_path).datasets] == ["npz"]
+
+
+def test_a_loader_that_only_dlio_has_is_refused_by_its_key() -> None:
+    with pytest.raises(UsageError, match=r"reader\.data_loader=vortex: a loader that only DLIO has"):
+        imported({"reader.data_loader": "vortex"})
+
+
 def test_the_table_of_the_manual_has_the_need_of_every_file_that_dlio_ships(shipped: list[Path]) -> None:
     manual = (Path(__file__).parents[2] / "docs" / "dlio.md").read_text(encoding="utf-8")
     table = dict(re.findall(r"^\| `(\w+)` \|.* \| ([0-9.]+) \| [^|]* \|$", manual, re.MULTILINE))
