@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dliosim.commands.job.setup import Setup
 from dliosim.dlio import ENDINGS
-from dliosim.dlio.known_keys import VERSIONS, Version
+from dliosim.dlio.known_keys import VERSIONS, Version, guess_version
 from dliosim.errors import HELP, UsageError
 from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.node.memory import whole_memory
@@ -53,12 +53,26 @@ def choose_version(setup: Setup, workload: Workload) -> str:
     if (folder / _SUMMARY).exists() or next(folder.glob(f"*/{_SUMMARY}"), None):
         cure = f"write `--dlio-summary {shlex.quote(f'{folder}-2')}`"
         raise UsageError(f"--dlio-summary {folder} has the {_SUMMARY} of another run{HELP}{cure}")
-    if parsed.dlio is None and parsed.pattern.endswith(ENDINGS):
-        from dliosim.dlio.config import read_config
-        from dliosim.dlio.known_keys import guess_version
-
-        return guess_version(read_config(Path(parsed.pattern), parsed.override).values).name
+    if parsed.dlio is None and (keys := _read_keys(setup)):
+        return guess_version(keys).name
     return parsed.dlio or _USUAL
+
+
+def _read_keys(setup: Setup) -> Mapping[str, object]:
+    """Return the keys of a workload file of DLIO by their dotted names; none for a pattern."""
+    if not setup.parsed.pattern.endswith(ENDINGS):
+        return {}
+    from dliosim.dlio.config import read_config  # patterns do without it
+
+    return read_config(Path(setup.parsed.pattern), setup.parsed.override).values
+
+
+def _name_parts(setup: Setup, workload: Workload) -> dict[str, str]:
+    """Return the names that the configuration has: DLIO calls a workload by its file."""
+    called = Path(setup.parsed.pattern.removeprefix("workload=")).stem
+    keys = _read_keys(setup)
+    model = keys.get("model.name") or keys.get("model") or workload.name
+    return {"workload": called, "model": str(model), "root": str(setup.parsed.dir)}
 
 
 def write_dlio_files(setup: Setup, session: Session, run: RunSummary | None, name: str, place: Path | None) -> str:
@@ -74,7 +88,7 @@ def write_dlio_files(setup: Setup, session: Session, run: RunSummary | None, nam
     node = Node(os.cpu_count() or 0, whole_memory() or 0)
     world.run_on_rank_0("make the folder of DLIO's files", lambda: folder.mkdir(parents=True, exist_ok=True))
     caching = int(bytes_per_node(session.workload, world.node.size) <= node.memory)
-    mine = [(f"{world.rank}_output.json", rank_output(epochs, version) | host_content(node, caching))]
+    mine = [(f"{world.rank}_output.json", rank_output(epochs, version, offset) | host_content(node, caching))]
     if not version.is_first_generation or world.rank == 0:
         rank = "" if version.is_first_generation else f"{world.rank}_"
         mine.append((f"{rank}per_epoch_stats.json", epoch_stats(epochs, version, offset)))
@@ -86,10 +100,10 @@ def write_dlio_files(setup: Setup, session: Session, run: RunSummary | None, nam
         assert run is not None and leads is not None, "rank 0 has what it gathered"
         nodes = [Node(cpus, memory) for cpus, memory, first in leads.tolist() if first]
         figures = [table for table in tables if table is not None]
-        roots = {key: str(setup.parsed.dir) for key in ("data_folder", "checkpoint_folder")}
         begun, results = setup.started.timestamp(), "" if place is None else str(place)
         content = summary_content(run, session.workload, version, figures, nodes, begun, results)
-        files: list[tuple[str, Any]] = [*config_files(session.workload, version, setup.parsed.override, roots)]
+        names = _name_parts(setup, session.workload)
+        files: list[tuple[str, Any]] = [*config_files(run, session.workload, version, names, setup.parsed.override)]
         _write_all(folder, [*files, ("dlio.log", f"{NOT_DLIO}\n"), (_SUMMARY, content)])
         return f"DLIO's files, by {version.name}, though not by a run of DLIO: {folder}"
 

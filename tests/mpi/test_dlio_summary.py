@@ -48,8 +48,11 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize(("version", "rank"), [("mlperf-v2", "0_"), ("2.0.0", "")])
-def test_files_of_a_run_have_its_figures(tmp_path: Path, version: str, rank: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "rank", "config"),
+    [("mlperf-v2", "0_", "dlio_config"), ("2.0.0", "", ".hydra"), ("mlperf-v1", "", "configs")],
+)
+def test_files_of_a_run_have_its_figures(tmp_path: Path, version: str, rank: str, config: str) -> None:
     place, folder = Place(tmp_path), tmp_path / "files"
     place.write(PATTERN)
     results = place.results(3, "--dlio-summary", str(folder), "--dlio", version)
@@ -63,6 +66,9 @@ def test_files_of_a_run_have_its_figures(tmp_path: Path, version: str, rank: str
         assert metric["train_au_percentage"] == pytest.approx([100 * share for share in shares], rel=1e-6)
         assert metric["train_throughput_samples_per_second"] == pytest.approx(rates, rel=1e-6)
         assert metric["checkpoint_size_GB"] == pytest.approx(1e6 / 2**30)
+    assert (folder / config / "overrides.yaml").read_text() == "- workload=tiny\n"
+    workload = read(folder / config / "config.yaml")["workload"]
+    assert (workload["dataset"]["format"], workload["checkpoint"]["num_checkpoints_read"]) == ("indexed_binary", 1)
     blocks = [
         [key for key in read(folder / f"{rank}per_epoch_stats.json")[number] if key.startswith("block")]
         for number in "12"

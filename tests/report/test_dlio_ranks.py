@@ -81,7 +81,7 @@ def test_an_evaluation_and_a_checkpoint_belong_to_the_epoch_before_them() -> Non
     ]
     assert stats["1"]["save_ckpt1"]["throughput"] == pytest.approx(1 / 50e-9)
     assert "ckpt1" in epoch_stats(list_epochs(log), VERSIONS["2.0.0"], 0)["1"]
-    assert rank_output(list_epochs(log), VERSIONS["mlperf-v2"])["1"]["load"]["eval"] == pytest.approx([1e-9, 1e-9])
+    assert rank_output(list_epochs(log), VERSIONS["mlperf-v2"], 0)["1"]["load"]["eval"] == pytest.approx([1e-9, 1e-9])
 
 
 def test_a_run_that_only_saves_has_one_epoch_without_steps() -> None:

@@ -86,6 +86,12 @@ class RankEpoch:
     #: its saves and restores
     checkpoints: tuple[LoggedCheckpoint, ...]
 
+    @property
+    def end(self) -> int:
+        """Clock reading at the end of its last block, evaluation or checkpoint, ns."""
+        ends = [block.ended for block in (*self.blocks, *(block for block, _ in self.evaluations))]
+        return max([*ends, *(one.ended for one in self.checkpoints)])
+
     def training(self, version: Version) -> tuple[float, float]:
         """Return AU in percent and samples/s: means over blocks, weighted by steps."""
         steps = [len(block.load) for block in self.blocks]
@@ -140,9 +146,16 @@ def stamp(ns: int) -> str:
     return datetime.fromtimestamp(ns * 1e-9, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")
 
 
-def rank_output(epochs: Sequence[RankEpoch], version: Version) -> dict[str, Any]:
-    """Return the part of `R_output.json` that has the steps of a rank, by the number of the epoch from 1."""
-    return {str(number): _epoch_output(epoch, version) for number, epoch in enumerate(epochs, 1)}
+def rank_output(epochs: Sequence[RankEpoch], version: Version, offset: int) -> dict[str, Any]:
+    """Return the part of `R_output.json` that has the steps of a rank, by the number of the epoch from 1.
+
+    `offset` is that of `epoch_stats`.
+    """
+    content = {str(number): _epoch_output(epoch, version) for number, epoch in enumerate(epochs, 1)}
+    if not version.is_first_generation:
+        for output, epoch in zip(content.values(), epochs, strict=True):
+            output["end"] = stamp(epoch.end + offset)
+    return content
 
 
 def _epoch_output(epoch: RankEpoch, version: Version) -> dict[str, Any]:
@@ -194,6 +207,5 @@ def epoch_stats(epochs: Sequence[RankEpoch], version: Version, offset: int) -> d
                     seconds = (one.ended - one.begun) * 1e-9
                     part |= {"duration": seconds, "throughput": one.bytes / 2**30 / seconds if seconds else 0.0}
                 parts[f"{name}{place}"] = part
-        ends = [block.ended for block in (*epoch.blocks, *(block for block, _ in epoch.evaluations))]
-        content[str(number)] = span(epoch.begun, max([*ends, *(one.ended for one in epoch.checkpoints)])) | parts
+        content[str(number)] = span(epoch.begun, epoch.end) | parts
     return content

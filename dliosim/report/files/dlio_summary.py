@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +17,7 @@ import dliosim
 from dliosim.dlio.known_keys import Version
 from dliosim.measure.results.file_phases import FilePhase
 from dliosim.measure.results.run_summary import RunSummary
-from dliosim.model import Loop, Prepare, Restore, Save, Workload
+from dliosim.model import Loop, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.report.files.dlio_ranks import stamp
 
@@ -22,6 +25,15 @@ from dliosim.report.files.dlio_ranks import stamp
 NOT_DLIO: Final = "measured by dliosim, not by DLIO: no result of DLIO or MLPerf Storage"
 
 _GIB: Final = 2**30
+
+#: Folders of the configuration, by version: MLPerf Storage names its own (`hydra.output_subdir`).
+_CONFIG_FOLDERS: Final = {"mlperf-v1": "configs", "mlperf-v2": "dlio_config", "mlperf-v3": "dlio_config"}
+
+#: DLIO's names of formats, where they are others.
+_FORMATS: Final = {"raw": "indexed_binary"}
+
+#: The begin of an override of a key, which DLIO has in `workload`.
+_KEY: Final = re.compile(r"^\+\+(?:workload\.)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,7 @@ def host_content(node: Node, caching: int) -> dict[str, Any]:
         "host_memory_GB": node.memory / _GIB,
         "host_cpu_count": node.cpus,
         "host_processor_name": "",
+        "hostname": os.uname().nodename,
         "potential_caching": caching,
         "host_cpuinfo": read_proc("/proc/cpuinfo"),
         "host_meminfo": read_proc("/proc/meminfo"),
@@ -93,7 +106,7 @@ def summary_content(
     metric: dict[str, Any] = {}
     for prefix, loop, rows in zip(("train", "eval"), loops, figures, strict=True):
         if loop is not None and rows.shape[1]:
-            metric |= _loop_metric(prefix, rows, _mean_size(workload, loop), _goal(run))
+            metric |= loop_metric(prefix, rows, _mean_size(workload, loop), _goal(run))
     for prefix, phases in ("save", run.saves), ("load", run.restores):
         metric |= {} if version.is_first_generation else _checkpoint_metric(f"{prefix}_checkpoint", phases)
     return {
@@ -151,8 +164,15 @@ def _spread(name: str, values: NDArray[np.float64], unit: str) -> dict[str, floa
     return {f"{name}_mean_{unit}": float(values.mean()), f"{name}_stdev_{unit}": float(values.std())}
 
 
-def _loop_metric(prefix: str, rows: NDArray[np.float64], size: float, goal: float) -> dict[str, Any]:
+def loop_metric(prefix: str, rows: NDArray[np.float64], size: float, goal: float) -> dict[str, Any]:
+    """Return the figures of training (`train`) or of evaluation (`eval`) from AU and samples/s, (ranks, epochs, 2).
+
+    `size` is the bytes of a sample, and `goal` the AU that is expected, a ratio. Every version of DLIO means to add
+    the ranks' evaluations, and joins their lists: an entry each, AU divided by the number of ranks. This is kept.
+    """
     shares, rates = rows[:, :, 0].mean(axis=0), rows[:, :, 1].sum(axis=0)
+    if prefix == "eval":
+        shares, rates = rows[:, :, 0].ravel() / len(rows), rows[:, :, 1].ravel()
     name = f"{prefix}_throughput"
     return {
         f"{prefix}_au_percentage": shares.tolist(),
@@ -178,54 +198,58 @@ def _checkpoint_metric(prefix: str, phases: Sequence[FilePhase]) -> dict[str, fl
 
 
 def config_files(
-    workload: Workload, version: Version, overrides: Sequence[str], places: Mapping[str, str]
+    run: RunSummary, workload: Workload, version: Version, names: Mapping[str, str], overrides: Sequence[str]
 ) -> Iterator[tuple[str, Any]]:
     """Yield the files of the configuration and their contents: what ran, under DLIO's names.
 
-    `places` are the data folder and the checkpoint folder. JSON is YAML, so no library is needed to write it.
+    `names` has `workload`, `model`, and `root`, the directory of data. JSON is YAML, so no library is needed to write
+    it; but scripts of the first generation read the lines of overrides.yaml as they are.
     """
-    folder = "dlio_config" if version.name.startswith("mlperf") else ".hydra"
-    yield f"{folder}/config.yaml", {"workload": _config(workload, version, places)}
-    yield f"{folder}/overrides.yaml", list(overrides)
-    yield f"{folder}/hydra.yaml", {"hydra": {"overrides": {"task": list(overrides)}}}
+    folder = _CONFIG_FOLDERS.get(version.name, ".hydra")
+    task = [f"workload={names['workload']}", *(_KEY.sub("++workload.", text) for text in overrides)]
+    yield f"{folder}/config.yaml", {"workload": _config(run, workload, version, names)}
+    yield f"{folder}/overrides.yaml", "".join(f"- {_quote(text)}\n" for text in task)
+    yield f"{folder}/hydra.yaml", {"hydra": {"overrides": {"task": task}}}
 
 
-def _config(workload: Workload, version: Version, places: Mapping[str, str]) -> dict[str, Any]:
-    verbs = [verb for verb, _ in flatten_verbs(workload.verbs)]
+def _quote(text: str) -> str:
+    """Return a text as YAML, without quotes if it needs none."""
+    return text if re.fullmatch(r"[\w+~][\w+.=/-]*", text) else json.dumps(text)
+
+
+def _config(run: RunSummary, workload: Workload, version: Version, names: Mapping[str, str]) -> dict[str, Any]:
     train, evaluation = find_loops(workload)
-    saves = [times for verb, times in flatten_verbs(workload.verbs) if isinstance(verb, Save)]
-    restores = [times for verb, times in flatten_verbs(workload.verbs) if isinstance(verb, Restore)]
-    checkpoints = bool(saves or restores or (train is not None and train.checkpoints))
-    generates = train is None and not checkpoints and any(isinstance(verb, Prepare) for verb in verbs)
+    checkpoints = bool(run.saves or run.restores or (train is not None and train.checkpoints))
     content: dict[str, Any] = {
-        "model": {"name": workload.name} if not version.is_first_generation else workload.name,
-        "framework": "dliosim",
+        "model": names["model"] if version.is_first_generation else {"name": names["model"]},
         "workflow": {
-            "generate_data": generates,
+            "generate_data": train is None and not checkpoints,
             "train": train is not None,
             "evaluation": evaluation is not None,
             "checkpoint": checkpoints,
         },
+        "output": {"log_file": "dlio.log"},
     }
     if train is not None:
         (files, samples), (eval_files, _) = _count_files(workload, train), _count_files(workload, evaluation)
         size, dataset = _mean_size(workload, train), workload.read_dataset(train)
         content["dataset"] = {
-            "data_folder": places["data_folder"],
-            "format": "" if dataset is None else dataset.format,
+            "data_folder": names["root"],
+            "format": "synthetic" if dataset is None else _FORMATS.get(dataset.format, dataset.format),
             "num_files_train": files,
             "num_files_eval": eval_files,
             "num_samples_per_file": samples,
-            "record_length" if version.is_first_generation else "record_length_bytes": size,
+            "record_length" if version.is_first_generation else "record_length_bytes": round(size),
         }
         content["reader"] = {"batch_size": train.batch, "read_threads": train.access.readers}
+        if evaluation is not None:
+            content["reader"]["batch_size_eval"] = evaluation.batch
         content["train"] = {"epochs": train.epochs, "computation_time": train.compute.time.mean, "seed": workload.seed}
     if checkpoints:
-        access = workload.checkpoints[0]
         content["checkpoint"] = {
-            "checkpoint_folder": places["checkpoint_folder"],
-            "fsync": access.fsync,
-            "num_checkpoints_write": sum(saves),
-            "num_checkpoints_read": sum(restores),
+            "checkpoint_folder": names["root"],
+            "fsync": workload.checkpoints[0].fsync,
+            "num_checkpoints_write": len(run.saves),
+            "num_checkpoints_read": len(run.restores),
         }
     return content
