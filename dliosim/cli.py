@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ON_RANKS: Final = ("run", "compare", "verify", "saturate", "calibrate")
 
 #: Commands about any number of ranks, which a launcher may start on several: rank 0 alone answers.
-_ON_RANK_0: Final = ("plan", "predict")
+_ON_RANK_0: Final = ("plan", "size", "predict")
 
 #: Seconds after which ranks other than 0 exit where rank 0 prints: a launcher may end all when the first one fails.
 _RANK_0_PRINTS = 1.0

@@ -6,11 +6,12 @@ import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Final
 
 from dliosim import PATTERNS
 from dliosim.commands.command_line.options import parse_roots, parse_values, read_storage
 from dliosim.commands.command_line.pattern_files import find_pattern, list_names, locate_pattern
-from dliosim.commands.command_line.program import insert_program
+from dliosim.commands.command_line.program import insert_program, load_named
 from dliosim.commands.job.terminal import has_colours, print_text, user_terminal
 from dliosim.errors import ExecutionError, PlanError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
@@ -21,8 +22,12 @@ from dliosim.model import Job
 from dliosim.readable import count, printable
 from dliosim.report.progress.progress_line import ProgressLine, show_elapsed
 
+#: What checks rules: named, as it plans, for which it imports numpy.
+_RULES_CHECKER: Final = "commands.mlperf:check_rules"
 
-def _make_job(parsed: SimpleNamespace) -> Job:
+
+def make_job(parsed: SimpleNamespace) -> Job:
+    """Return the job of --ranks and --nodes; UsageError for a node without a rank."""
     nodes = parsed.nodes or 1
     if nodes > parsed.ranks:
         text = f"--nodes {nodes}: every node has a rank, and there are {parsed.ranks} (--ranks)"
@@ -30,16 +35,19 @@ def _make_job(parsed: SimpleNamespace) -> Job:
     return Job(parsed.ranks, nodes)
 
 
-def _make_finder(parsed: SimpleNamespace) -> FileFinder:
+def make_finder(parsed: SimpleNamespace) -> FileFinder:
+    """Return the finder of existing files below --dir and --root, which shows its progress."""
     return FileFinder(parse_roots(parsed), ProgressLine(user_terminal()))
 
 
 def check_command(parsed: SimpleNamespace) -> int:
     """Print for each pattern whether it is right; return the exit status.
 
-    The status is 2 if a pattern is wrong, 1 if only existing files are damaged.
+    The status is 2 if a pattern is wrong, 1 if only existing files are damaged, or with --rules a rule is broken.
     """
-    status, job = 0, _make_job(parsed)
+    if parsed.rules is not None:
+        return int(load_named(_RULES_CHECKER)(parsed))
+    status, job = 0, make_job(parsed)
     for pattern in parsed.pattern:
         try:
             path = find_pattern(pattern, parsed.override)
@@ -47,7 +55,7 @@ def check_command(parsed: SimpleNamespace) -> int:
                 storage = compile_storage(path, parse_values(parsed)).storage
                 sys.stdout.write(f"{printable(pattern)}: ok (storage {storage.name})\n")
                 continue
-            workload, warnings = compile_pattern(path, parse_values(parsed), job, _make_finder(parsed))
+            workload, warnings = compile_pattern(path, parse_values(parsed), job, make_finder(parsed))
         except PatternError as error:
             sys.stderr.write(render(error.diagnostics, has_colours(sys.stderr, 2)) + "\n")
             status = max(status, error.exit_code)
@@ -78,9 +86,9 @@ def plan_command(parsed: SimpleNamespace) -> int:
     rank, epoch = parsed.rank or 0, (parsed.epoch or 1) - 1
     if rank >= parsed.ranks:
         raise UsageError(f"--rank {rank}: ranks count from 0, and there are {parsed.ranks}")
-    path, finder = find_pattern(parsed.pattern, parsed.override), _make_finder(parsed)
+    path, finder = find_pattern(parsed.pattern, parsed.override), make_finder(parsed)
     described, values = read_storage(parsed)
-    workload, warnings = compile_pattern(path, values, _make_job(parsed), finder)
+    workload, warnings = compile_pattern(path, values, make_job(parsed), finder)
     if warnings:
         sys.stderr.write(render(warnings, has_colours(sys.stderr, 2)) + "\n")
     sources = dict(finder.sources)
@@ -128,7 +136,7 @@ def plan_command(parsed: SimpleNamespace) -> int:
 
 def _locate_error(error: PlanError, path: Path, parsed: SimpleNamespace) -> PatternError:
     """Return the error of a data set that cannot be planned, with its place in the pattern, compiled once more."""
-    compiled = compile_document(path, parse_values(parsed), _make_job(parsed), _make_finder(parsed))
+    compiled = compile_document(path, parse_values(parsed), make_job(parsed), make_finder(parsed))
     place = Label(compiled.context.document.nouns[error.noun].place, "too many")
     return PatternError([Diagnostic(error.code or "E113", error.message, (place,))])
 
@@ -152,7 +160,7 @@ def explain_command(parsed: SimpleNamespace) -> int:
         if describes_storage(path):
             text = explain_storage(path, parse_values(parsed))
         else:
-            text = explain_pattern(path, parse_values(parsed), _make_job(parsed), _make_finder(parsed))
+            text = explain_pattern(path, parse_values(parsed), make_job(parsed), make_finder(parsed))
         sys.stdout.write(printable(text, lines=True) + "\n")
     else:
         sys.stdout.write((explain_code(subject) if is_code(subject) else _explain_word(subject)) + "\n")

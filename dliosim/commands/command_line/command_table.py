@@ -67,6 +67,9 @@ EXAMPLES: Final = {
     "--measured": "dliosim-results-*",
     "--dlio": "mlperf-v2",
     "--dlio-summary": "dlio-files",
+    "--rules": "mlperf-v3",
+    "--times": "5",
+    "--steps": "500",
     "-o": "mine.dlio",
     "TRACE": "my-results",
     "--explain": "unoverlapped-io",
@@ -77,6 +80,9 @@ EXAMPLES: Final = {
     "NAME": "mine",
     "--from": "cosmoflow",
 }
+
+#: Versions of MLPerf Storage whose rules are known: files of dliosim/mlperf.
+_RULES: Final = ("mlperf-v2", "mlperf-v3")
 
 #: Names and arguments of `add_argument`.
 Option: TypeAlias = "tuple[tuple[str, ...], dict[str, Any]]"
@@ -190,6 +196,8 @@ def _find_check_contradiction(parsed: SimpleNamespace) -> str:
     pairs = [word for word in words if not Path(word).exists()]
     imported = any(word.endswith(ENDINGS) for word in parsed.pattern)
     is_alone = len(pairs) == len(parsed.pattern)
+    if parsed.memory is not None and parsed.rules is None:
+        return "--memory goes with --rules, and there are none"
     return f"unrecognized arguments: {' '.join(pairs)}" if pairs and not imported and not is_alone else ""
 
 
@@ -340,7 +348,13 @@ COMMANDS: Final = {
         "commands.check_plan_explain:check_command",
         "say whether patterns are right, without running them",
         "dliosim check cosmoflow",
-        (_option("pattern PATTERN", _PATTERN_HELP, nargs="+"), *_VALUES, *_job(4)),
+        (
+            _option("pattern PATTERN", f"{_PATTERN_HELP}; with --rules also directories of results", nargs="+"),
+            *_VALUES,
+            *_job(4),
+            _option("--rules VERSION", "say which rules of MLPerf Storage are kept (docs/dlio.md)", choices=_RULES),
+            _option("--memory SIZE", "with --rules: of a node", type=types.parse_size),
+        ),
         find_contradiction=_find_check_contradiction,
     ),
     "plan": Command(
@@ -385,6 +399,20 @@ COMMANDS: Final = {
             ),
         ),
         find_contradiction=_find_plan_contradiction,
+    ),
+    "size": Command(
+        "commands.mlperf:size_command",
+        "say how large data must be, so that no cache serves a run",
+        'dliosim size unet3d --ranks 8 --nodes 2 --memory "256 GiB"',
+        (
+            _PATTERN,
+            *_VALUES,
+            *_job(None),
+            _option("--memory SIZE", "of a node", type=types.parse_size, required=True),
+            _option("--times N", "times the memory of all nodes (default 5)", type=types.parse_positive, default=5),
+            _option("--steps N", "least steps of an epoch (default 500)", type=types.parse_positive, default=500),
+            _JSON,
+        ),
     ),
     "saturate": Command(
         "commands.saturate:SaturateCommand",

@@ -21,7 +21,7 @@ from dliosim.trace.cut import is_cut
 _FIRST: Final = ("patterns", "run", "report")
 
 #: The commands that take a workload file of DLIO in place of a pattern.
-_IMPORTING: Final = ("run", "plan", "check", "compare", "explain")
+_IMPORTING: Final = ("run", "plan", "size", "check", "compare", "explain")
 
 _HELP: Final = """\
 usage: dliosim COMMAND ...

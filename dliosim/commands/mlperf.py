@@ -1,0 +1,174 @@
+"""The commands `dliosim size` and `dliosim check --rules`: they need no MPI and touch no data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any, Final, TypeAlias
+
+from dliosim import PATTERNS
+from dliosim.commands.check_plan_explain import make_finder, make_job
+from dliosim.commands.command_line.options import parse_values
+from dliosim.commands.command_line.parser import quote_word
+from dliosim.commands.command_line.pattern_files import find_pattern, holds_results
+from dliosim.commands.job.terminal import print_text
+from dliosim.errors import HELP, UsageError
+from dliosim.language.compile import compile_pattern
+from dliosim.language.diagnostics import PatternError
+from dliosim.mlperf.rules import Case, find_changes, judge_rules, read_rules
+from dliosim.mlperf.sizing import DatasetSize, define_size, multiply_dataset, size_dataset
+from dliosim.model import Job, Workload
+from dliosim.plan.forecast.forecast import forecast, loops_of
+from dliosim.plan.forecast.forecast_types import Forecast
+from dliosim.plan.samples.sample_index import concat_indexes
+from dliosim.readable import count, size
+from dliosim.report.files.results import RESULTS
+from dliosim.report.reader.results import read_run
+from dliosim.report.text_table import SCREEN, wrap_text
+from dliosim.units import format_bytes
+
+#: Overrides of a pattern: names and phrases.
+Values: TypeAlias = Sequence[tuple[str, str]]
+
+# Version of what `size --json` prints.
+_VERSION: Final = 1
+
+# A node that writes this many times its memory has no checkpoint in its page cache: Rules.md of v3, 4.3.1.
+_SAVED_TIMES: Final = 3
+
+# Parameters that choose one of the published workloads, and change none.
+_CHOICES: Final = ("scale", "accelerator")
+
+_WORDS: Final = {True: "kept", False: "broken", None: "unknown"}
+
+_NO_SUBMISSION: Final = "The rules ask for runs of DLIO itself, by mlpstorage: runs of dliosim are no submission."
+
+
+def size_command(parsed: SimpleNamespace) -> int:
+    """Print how many samples and files each rule asks for, and the -D to use; return 0. Raises UsageError."""
+    path, values, job = find_pattern(parsed.pattern, parsed.override), parse_values(parsed), make_job(parsed)
+    workload, planned = _plan_steps(parsed, path, values, job)
+    sizes, left_out = list[DatasetSize](), list[str]()
+    for name in dict.fromkeys(loop.dataset for loop in loops_of(workload.verbs) if loop.dataset):
+        needed = parsed.times * parsed.memory * job.nodes
+        try:
+            sizes.append(size_dataset(workload, workload.dataset(name), needed, parsed.steps))
+        except UsageError as error:
+            left_out.append(error.message)
+    if not sizes and not planned.states:
+        raise UsageError((left_out or [f"{workload.name}: no loop reads a data set, and nothing is saved"])[0])
+    define = [one for each in sizes for one in each.define]
+    try:
+        _plan(parsed, path, [*values, *_pairs(define)], job)
+    except PatternError as error:
+        text = f"the pattern does not take -D {' -D '.join(map(quote_word, define))}: {error.diagnostics[0].message}"
+        raise UsageError(f"{text}{HELP}`dliosim check {quote_word(parsed.pattern)} -D ...` shows where") from error
+    limit = _SAVED_TIMES * parsed.memory
+    saved = ((one, one.bytes / job.nodes) for one in planned.states)
+    content = {
+        "schema_version": _VERSION,
+        "name": workload.name,
+        "scale": workload.scale,
+        "datasets": [asdict(one) for one in sizes],
+        "define": [*parsed.define, *define],
+        "left_out": left_out,
+        "checkpoints": [
+            {"checkpoint": one.checkpoint, "bytes": one.bytes, "part_of": one.part_of}
+            | {"node_bytes": each, "needed_node_bytes": limit, "drop_caches": each < limit}
+            for one, each in saved
+        ],
+    }
+    print_text(json.dumps(content) + "\n" if parsed.json else "\n".join([*_size_lines(parsed, job, content), ""]))
+    return 0
+
+
+def _size_lines(parsed: SimpleNamespace, job: Job, content: dict[str, Any]) -> Iterator[str]:
+    place = f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"
+    yield f"{content['name']}  {place} of {format_bytes(int(parsed.memory))}"
+    if content["scale"] > 1:
+        yield f"scale={content['scale']} shrinks the published workload; -D scale=1 sizes all of it"
+    asked = {"by_memory": f"{parsed.times} x the memory of all nodes", "by_steps": f"{parsed.steps} steps an epoch"}
+    for one in content["datasets"]:
+        yield f"\n{one['dataset']}: {size(one['bytes'])}, bound by {one['bound_by']}"
+        for by, text in asked.items():
+            yield f"  {text}: {count(one[by][0], 'sample')} in {count(one[by][1], 'file')}"
+    for one in content["checkpoints"]:
+        part = f" ({one['part_of']})" * bool(one["part_of"])
+        then = "drop caches between save and restore" if one["drop_caches"] else "no cache has all of it"
+        yield f"\n{one['checkpoint']}: {size(one['bytes'])}{part}, {size(one['node_bytes'])} a node"
+        yield f"  {_SAVED_TIMES} x the memory of a node is {size(one['needed_node_bytes'])}: {then}"
+    yield from (f"\nleft out: {text}" for text in content["left_out"])
+    if content["datasets"]:
+        words = [parsed.pattern, *parsed.override, "--ranks", str(job.ranks), "--nodes", str(job.nodes)]
+        words += [word for one in content["define"] for word in ("-D", one)]
+        yield f"\ndliosim plan {' '.join(map(quote_word, words))}"
+
+
+def _pairs(define: Sequence[str]) -> Values:
+    return [(name, value) for name, _, value in (one.partition("=") for one in define)]
+
+
+def _plan(parsed: SimpleNamespace, path: Path, values: Values, job: Job) -> tuple[Workload, Forecast]:
+    """Return a pattern with values of its settings, and its plan. Raises PatternError and PlanError."""
+    finder = make_finder(parsed)
+    workload = compile_pattern(path, values, job, finder)[0]
+    return workload, forecast(workload, {name: concat_indexes(one.indexes) for name, one in finder.sources.items()})
+
+
+def _plan_steps(parsed: SimpleNamespace, path: Path, values: Values, job: Job) -> tuple[Workload, Forecast]:
+    """Return what `_plan` does; of fewer samples than a step takes, with as many for each rank as one rank has."""
+    try:
+        return _plan(parsed, path, values, job)
+    except PatternError as error:
+        if {one.code for one in error.diagnostics if one.is_error} != {"E201"}:
+            raise
+        alone = [one for one in _plan(parsed, path, values, Job(1))[0].datasets if not one.source]
+        more = [one for each in alone for one in define_size(multiply_dataset(each, job.ranks))]
+        return _plan(parsed, path, [*values, *_pairs(more)], job)
+
+
+def check_rules(parsed: SimpleNamespace) -> int:
+    """Print for each rule if it is kept; return 1 if one is broken. Raises UsageError and PatternError."""
+    results = [holds_results(one) for one in parsed.pattern]
+    if any(results) and not all(results):
+        raise UsageError(f"--rules: patterns and results together{HELP}name patterns, or the results of one pattern")
+    paths = [] if all(results) else [find_pattern(one, parsed.override) for one in parsed.pattern]
+    cases = [_make_case(parsed, path, parse_values(parsed), make_job(parsed)) for path in paths] or [_read_runs(parsed)]
+    lines, status = list[str](), 0
+    for case in cases:
+        judged, name, job = judge_rules(case, read_rules(parsed.rules)), case.workload.name, case.workload.job
+        if not judged:
+            raise UsageError(f"{name}: the rules are about training and `save`, and it has neither")
+        place = f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"
+        lines.append(f"{name}  {place}: {parsed.rules}, CLOSED division")
+        for rule, verdict, why in judged:
+            head = f"{_WORDS[verdict]:<8} {rule['id']:<7} "
+            lines.append(wrap_text(f"{rule['text']}; {why}", head, " " * len(head), SCREEN))
+        lines.append("")
+        status = max(status, *(verdict is False for _, verdict, _ in judged))
+    print_text("\n".join([*lines, wrap_text(_NO_SUBMISSION, "", "", SCREEN), ""]))
+    return status
+
+
+def _make_case(parsed: SimpleNamespace, path: Path, values: Values, job: Job) -> Case:
+    """Return a pattern on a job; what `values` change is seen from the pattern without them."""
+    workload, planned = _plan(parsed, path, values, job)
+    base, _ = _plan_steps(parsed, path, [pair for pair in values if pair[0] in _CHOICES], job)
+    return Case(workload, planned, parsed.memory, find_changes(base, workload))
+
+
+def _read_runs(parsed: SimpleNamespace) -> Case:
+    """Return the runs of directories of results, with their pattern, which is compiled again."""
+    runs = sorted(((one, read_run(Path(one) / RESULTS)[0]) for one in parsed.pattern), key=lambda pair: pair[1].started)
+    first = runs[0][1]
+    with TemporaryDirectory() as folder:
+        path = PATTERNS / f"{first.name}.dlio"
+        if not path.is_file() or path.read_text(encoding="utf-8") != first.pattern:
+            path = Path(folder) / "pattern.dlio"  # without the files that it includes, which results do not have
+            path.write_text(first.pattern, encoding="utf-8")
+        case = _make_case(parsed, path, first.overrides, Job(first.ranks, first.nodes))
+    return replace(case, runs=runs, memory=parsed.memory or first.environment.whole_memory_per_node or None)

@@ -1,0 +1,231 @@
+"""The rules of MLPerf Storage: rows of a data file, each a bound of one figure of a pattern or of its runs."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final, TypeAlias
+
+from dliosim.language.unparse import list_phrases
+from dliosim.measure.results.run_summary import RunSummary
+from dliosim.mlperf.sizing import count_data
+from dliosim.model import Dataset, DropCaches, Loop, Restore, Save, Workload
+from dliosim.model.epoch_size import steps_of_epoch
+from dliosim.model.verbs import flatten_verbs
+from dliosim.plan.forecast.forecast import loops_of
+from dliosim.plan.forecast.forecast_types import Forecast
+
+#: Names and values of a figure, at least one; or a sentence that says why it is not known.
+Figure: TypeAlias = "list[tuple[str, Any]] | str"
+
+
+#: A row of a data file. `id`, `name`, `text`, `source` and `date` say which rule it is, and where it is written; `of`
+#: is what it is about (training, checkpointing); `figure`, `kind` and `value` are a key of `FIGURES` and its bound. An
+#: object in `value` has bounds by accelerator or by the begin of a workload's name, or of `others`. For the value
+#: `undecided` the rule does not decide. `unless` is a figure, kind and bound that keep it, too.
+Rule: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pattern on a job, with results of runs of it, if there are any."""
+
+    workload: Workload  #: the pattern
+    forecast: Forecast  #: its plan
+    memory: float | None  #: bytes of a node; None if not given
+    changed: Mapping[str, str]  #: settings that overrides change: kind and keyword -> name in the pattern
+    runs: Sequence[tuple[str, RunSummary]] = ()  #: directories and their results, in the order of their starts
+
+    @property
+    def training(self) -> list[tuple[Loop, Dataset]]:
+        """Training loops, with the data sets that they read."""
+        loops = loops_of(self.workload.verbs)
+        return [(one, self.workload.dataset(one.dataset)) for one in loops if one.kind == "train" and one.dataset]
+
+    @property
+    def verbs(self) -> list[tuple[Any, int]]:
+        """Verbs in order, and how often each runs."""
+        return [*flatten_verbs(self.workload.verbs)]
+
+    @property
+    def states(self) -> dict[str, int]:
+        """Bytes of the checkpoints that `save` saves, by name."""
+        names = {verb.checkpoint for verb, _ in self.verbs if isinstance(verb, Save)}
+        return {state.checkpoint: state.bytes for state in self.forecast.states if state.checkpoint in names}
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the job."""
+        return self.workload.job.ranks
+
+
+def read_rules(version: str) -> list[Rule]:
+    """Return the rules of a version: `mlperf-v2` or `mlperf-v3`."""
+    content: dict[str, list[Rule]] = json.loads(Path(__file__).with_name(f"{version}.json").read_text(encoding="utf-8"))
+    return content["rules"]
+
+
+def judge_rules(case: Case, rules: Iterable[Rule]) -> list[tuple[Rule, bool | None, str]]:
+    """Return the rules about what a pattern does, if each is kept (None: not known), and why."""
+    does = {"training"} if case.training else set()
+    if any(isinstance(verb, Save | Restore) for verb, _ in case.verbs):
+        does.add("checkpointing")
+    return [(rule, *_judge_rule(case, rule)) for rule in rules if rule["of"] in does]
+
+
+def find_changes(base: Workload, workload: Workload) -> dict[str, str]:
+    """Return the settings by which two workloads of one pattern differ, as `Case.changed`."""
+    changed = {f"{kind}.{head}": f"{name}.{head}" for kind, name, head, _ in {*_phrases(base)} ^ {*_phrases(workload)}}
+    for old, new in zip(base.datasets, workload.datasets, strict=False):
+        if new.samples * old.layout.files != old.samples * new.layout.files:
+            changed["dataset.samples of a file"] = f"{new.name}: samples of a file"
+    return changed
+
+
+def _phrases(workload: Workload) -> Iterable[tuple[str, str, str, str]]:
+    """Yield kind, name, keyword and phrase of the settings of data sets, checkpoints, models and loops."""
+    owners: list[tuple[str, Any]] = [("dataset", one) for one in workload.datasets]
+    owners += [("checkpoint", one) for one in workload.checkpoints]
+    owners += [("model", one.model) for one in workload.checkpoints if one.model is not None]
+    owners += [(loop.kind, loop) for loop in loops_of(workload.verbs)]
+    return ((kind, one.name, head, phrase) for kind, one in owners for head, phrase in list_phrases(kind, one))
+
+
+def _judge_rule(case: Case, rule: Rule) -> tuple[bool | None, str]:
+    """Return if a rule is kept, and the value that decides: the first broken one, else the first that is not known."""
+    name, bound = case.workload.name.replace("-", "_"), rule["value"]
+    if isinstance(bound, dict):
+        keys = (key for key in bound if name.startswith(key) or key == case.workload.accelerator)
+        bound = bound.get(next(keys, "others"))
+    found = FIGURES[rule["figure"]](case, rule) or "nothing is saved"
+    if isinstance(found, str) or bound is None:
+        return None, found if isinstance(found, str) else f"there is no bound for `{name}`"
+    holds, undecided = KINDS[rule["kind"]], rule.get("undecided")
+    judged = [(None if one == undecided else holds(one, bound), what, one) for what, one in found]
+    verdict, what, value = min(judged, key=lambda one: (one[0] is not False, one[0] is not None))
+    if verdict is False and "unless" in rule:
+        return _judge_rule(case, dict(zip(("figure", "kind", "value"), rule["unless"], strict=True)))
+    if isinstance(value, bool):
+        return verdict, f"{what}: {'yes' if value else 'no'}"
+    asked = f"{rule['kind']} {' or '.join(map(str, bound if isinstance(bound, list) else [bound]))}"
+    return verdict, f"{what}: {f'{value:.6g}' if isinstance(value, float) else value} (asked: {asked})"
+
+
+_NO_MEMORY: Final = "give the memory of a node, as `--memory 512GiB`"
+_NO_RUNS: Final = "only results of runs say this: `dliosim check RESULTS --rules ...`"
+
+
+def _data_in_memories(case: Case, _: Rule) -> Figure:
+    if case.memory is None:
+        return _NO_MEMORY
+    stored = {one.name: one.bytes.total for one in reversed(case.forecast.phases)}
+    stored |= {one.name: one.bytes for one in case.forecast.storage if one.kind == "dataset"}
+    amounts = [(one.name, count_data(one, stored.get(one.name, stored[loop.name]))) for loop, one in case.training]
+    return [(f"{name} / memory of all nodes", held / case.memory / case.workload.job.nodes) for name, held in amounts]
+
+
+def _mean_au(case: Case, _: Rule) -> Figure:
+    if not case.runs:
+        return _NO_RUNS
+    means = []
+    for place, run in case.runs[1:] or case.runs:  # of several runs the first is the one that warms up
+        found = [epoch.dlio_au for loop in run.loops if loop.kind == "train" for epoch in loop.epochs]
+        if not found or None in found or run.null or run.modelled:
+            return f"{place}: DLIO's AU is not known of all epochs, or no storage was read"
+        means.append((f"AU of {place}", fmean(one or 0.0 for one in found)))
+    return means
+
+
+def _setting_changes(case: Case, rule: Rule) -> Figure:
+    other = sorted(name for key, name in case.changed.items() if key not in rule["allowed"])
+    other += [f"scale={case.workload.scale} (published: 1)"] * (case.workload.scale > 1)
+    keys = [word for _, run in case.runs for word in run.arguments if word.startswith(("++", "workload."))]
+    if keys and not other:
+        return f"results do not say what {keys[0]} changed: give the workload file and its keys"
+    return [(f"{', '.join(other) or 'any other setting'} changed", bool(other))]
+
+
+def _checkpoint_in_memories(case: Case, _: Rule) -> Figure:
+    if case.memory is None:
+        return _NO_MEMORY
+    memory = case.memory * case.workload.job.nodes
+    return [(f"{name} / memory", size / memory) for name, size in case.states.items()]
+
+
+def _share_in_memory(case: Case, _: Rule) -> Figure:
+    verbs = [verb for verb, _ in case.verbs]
+    saves, restores = ([n for n, one in enumerate(verbs) if isinstance(one, kind)] for kind in (Save, Restore))
+    if not saves or not restores:
+        return "saves and restores are two runs: drop caches between them"
+    if not any(isinstance(one, DropCaches) for one in verbs[saves[-1] : restores[0]]):
+        return [("share in memory, as no `drop caches` is between save and restore", 1.0)]
+    shares = [one.resident_share for _, run in case.runs for one in run.phases if one.kind == "drop caches"]
+    if None in shares:
+        return "what `drop caches` left in memory is not known"
+    return [("share in memory after `drop caches`", max((one or 0.0 for one in shares), default=0.0))]
+
+
+def _count_saves(case: Case, _: Rule) -> Figure:
+    saves = sum(times for verb, times in case.verbs if isinstance(verb, Save))
+    restores = sum(times * max(verb.each, 1) for verb, times in case.verbs if isinstance(verb, Restore))
+    return [("saves", saves), ("restores", restores)]
+
+
+def _shared_file_systems(case: Case, _: Rule) -> Figure:
+    places = [(place, one.directory) for place, run in case.runs for one in run.environment.file_systems]
+    try:
+        devices = [{Path(one).stat().st_dev for one in both} for both in places]
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}; check on the machine of the run"
+    same = [(f"{' and '.join(places[n])} on one file system", len(one) == 1) for n, one in enumerate(devices)]
+    return same or _NO_RUNS
+
+
+def _number_of_runs(case: Case, _: Rule) -> Figure:
+    jobs = [(run.name, run.overrides, run.ranks, run.nodes) for _, run in case.runs]
+    return [("runs of one job", jobs.count(jobs[0]))] if jobs else _NO_RUNS
+
+
+def _gaps(case: Case, _: Rule) -> Figure:
+    gaps = list[tuple[str, float]]()
+    for (_place, run), (place, after) in pairwise(case.runs):
+        apart = datetime.fromisoformat(after.started) - datetime.fromisoformat(run.started)
+        gaps.append((f"gap before {place} / run before it", (apart.total_seconds() - run.seconds) / run.seconds))
+    return gaps or "the results of all runs say this"
+
+
+#: What a rule may bound.
+FIGURES: Final[dict[str, Callable[[Case, Rule], Figure]]] = {
+    "data": _data_in_memories,
+    "steps": lambda c, _: [(f"steps of {one.name}", steps_of_epoch(one, data, c.ranks)) for one, data in c.training],
+    "AU": _mean_au,
+    "workload": lambda c, _: [("workload", c.workload.name.replace("-", "_"))],
+    "ranks": lambda c, _: [("ranks", c.ranks)],
+    "ranks a node": lambda c, _: [("ranks a node", c.ranks / c.workload.job.nodes)],
+    "ranks left over": lambda c, _: [("ranks left over", c.ranks % c.workload.job.nodes)],
+    "changes": _setting_changes,
+    "direct I/O": lambda c, _: [(f"`cache off` of {one.name}", one.access.cache == "off") for one, _ in c.training],
+    "saved": _checkpoint_in_memories,
+    "cached": _share_in_memory,
+    "fsync": lambda c, _: [(f"fsync of {one}", c.workload.checkpoint(one).fsync) for one in c.states],
+    "saves": _count_saves,
+    "accelerator": lambda c, _: [(f"GiB of {name} a rank", size / c.ranks / 2**30) for name, size in c.states.items()],
+    "file systems": _shared_file_systems,
+    "runs": _number_of_runs,
+    "gaps": _gaps,
+}
+
+#: How a figure is bounded: value and bound.
+KINDS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "at least": operator.ge,
+    "more than": operator.gt,
+    "at most": operator.le,
+    "one of": lambda value, bound: value in bound,
+    "begins with": lambda value, bound: value.startswith(tuple(bound)),
+}
