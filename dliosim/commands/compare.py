@@ -187,7 +187,7 @@ class CompareCommand(RankCommand):
             varied=plan.varied,
             ranks=setup.world.size,
             nodes=setup.world.nodes,
-            environment=describe_environment(running[0].session, node, summaries),
+            environment=describe_environment(running[0].session, node, summaries, setup.parsed.output),
             started=setup.started.isoformat(timespec="seconds"),
             total_seconds=setup.seconds,
             repetitions=setup.parsed.repeat,

@@ -117,7 +117,7 @@ class RunRecord:
         summaries = tuple(_add_whole(phase.summary, workload) for phase in phases)
         run = replace(
             self.begun,
-            environment=describe_environment(self.session, self.node, summaries),
+            environment=describe_environment(self.session, self.node, summaries, self.setup.parsed.output),
             seconds=self.setup.seconds,
             phases=summaries,
         )
@@ -147,7 +147,7 @@ def begin_record(setup: Setup, session: Session, node: NodeLoad, finder: FileFin
         workload.digest(),
         world.size,
         world.nodes,
-        describe_environment(session, node, ()),
+        describe_environment(session, node, (), parsed.output),
         setup.started.isoformat(timespec="seconds"),
         seconds=0.0,
         phases=(),

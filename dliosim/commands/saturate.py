@@ -204,7 +204,7 @@ class SaturateCommand(RunCommand):
             digest=session.workload.digest(),
             ranks=session.world.size,
             nodes=session.world.nodes,
-            environment=describe_environment(session, node, summaries),
+            environment=describe_environment(session, node, summaries, self.setup.parsed.output),
             seconds=self.setup.seconds,
             phases=summaries,
         )

@@ -17,9 +17,10 @@ from dliosim.execute.backends.registry import list_accesses
 from dliosim.execute.mpi.world import NodeLoad
 from dliosim.execute.node.environment import find_mount, mpi_io, mpi_library
 from dliosim.execute.node.memory import available_memory, whole_memory
+from dliosim.execute.node.network import link_speed
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.phases.context import Session
-from dliosim.measure.results.machine import Environment, FileSystem
+from dliosim.measure.results.machine import LINK_SPEED, OTHER_MOUNT, RESULTS_ON, SERVER_KINDS, Environment, FileSystem
 from dliosim.measure.results.phase import PhaseSummary
 from dliosim.model import Dataset
 from dliosim.model.direct_io import DIRECT_ALIGNMENT
@@ -33,8 +34,10 @@ _MPI_IO_VARIABLES: Final = (
 )
 
 
-def describe_environment(session: Session, node: NodeLoad, phases: Sequence[PhaseSummary]) -> Environment:
-    """Return the environment of a run, on rank 0; `node` is the result of `fullest_node`."""
+def describe_environment(
+    session: Session, node: NodeLoad, phases: Sequence[PhaseSummary], output: str | None
+) -> Environment:
+    """Return the environment of a run, on rank 0; `node` is the result of `fullest_node`, `output` that of --output."""
     granted = next((dict(phase.hints_granted) for phase in phases if phase.hints_granted), {})
     below = sorted({phase.root for phase in phases if phase.root is not None} - set(session.roots))
     if session.modelled is not None:  # its name is no place
@@ -58,6 +61,8 @@ def describe_environment(session: Session, node: NodeLoad, phases: Sequence[Phas
             ("first host", MPI.Get_processor_name()),
             *([("accelerator", session.workload.accelerator)] if session.workload.accelerator else []),
             *_describe_direct_io(session),
+            *_describe_network(places),
+            (RESULTS_ON, _describe_results(session, Path(output or "."))),
             # Variables by which a site changes MPI-IO without a word in the pattern.
             *((name, os.environ[name]) for name in _MPI_IO_VARIABLES if os.environ.get(name)),
         ),
@@ -70,6 +75,18 @@ def _describe_direct_io(session: Session) -> Iterator[tuple[str, str]]:
     asked = max((access.page for access, _ in list_accesses(session.workload)), default=1)
     if asked > DIRECT_ALIGNMENT:
         yield "O_DIRECT", f"calls are widened to {size(asked)}, as a file system asks, and not to 4 KiB as in `plan`"
+
+
+def _describe_network(places: Sequence[FileSystem]) -> Iterator[tuple[str, str]]:
+    """Yield the speed of the network, if data came over it and the kernel knows it."""
+    if any(place.kind.partition(".")[0] in SERVER_KINDS for place in places) and (speed := link_speed()):
+        yield LINK_SPEED, f"{speed} Mb/s"
+
+
+def _describe_results(session: Session, output: Path) -> str:
+    """Return whether results go to a file system of the data; a directory that is still to be made counts, too."""
+    data = {find_mount(directory).mount_point for directory in session.roots.values()}
+    return "the file system of the data" if find_mount(output).mount_point in data else OTHER_MOUNT
 
 
 def _describe_root(name: str, session: Session) -> FileSystem:

@@ -18,6 +18,10 @@ STACKED_KINDS = frozenset({"fuse", "fuse.bindfs", "fuse.encfs", "fuse.gocryptfs"
 #: File systems of servers, whose own memory may have the files.
 SERVER_KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "lustre", "gpfs", "beegfs"})
 
+#: Details that are judged later, and the value of the second: the speed of all network links of the node of rank 0
+#: (`25000 Mb/s`), and where the results are.
+LINK_SPEED, RESULTS_ON, OTHER_MOUNT = "network links", "results on", "another file system than the data"
+
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
