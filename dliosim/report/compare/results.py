@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import dliosim
 from dliosim.boundedjson import drop_nonfinite
@@ -16,9 +16,7 @@ from dliosim.compare.pass_figures import LOOP, STALL, Pass, Subject
 from dliosim.compare.result import ComparisonAnswer, Outcome
 from dliosim.report.answer_sentences import plain_content
 from dliosim.report.compare.notes import compose_notes
-from dliosim.report.files.results import COMPARE, COMPARE_VERSION, copy_members, write_atomic
-
-ROWS: Final = "rows.csv"
+from dliosim.report.files.results import COMPARE, COMPARE_VERSION, ROWS, copy_members, write_atomic
 
 
 def comparison_content(outcome: Outcome, answer: ComparisonAnswer) -> dict[str, Any]:

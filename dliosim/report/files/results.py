@@ -118,6 +118,8 @@ PARTIAL = "results.partial.json"
 #: The results of a comparison, written last.
 COMPARE = "compare.json"
 COMPARE_VERSION = 6
+#: Every pass of a comparison.
+ROWS = "rows.csv"
 RANKS = "ranks.h5"
 TIMELINE = "timeline.h5"
 
@@ -284,11 +286,11 @@ def write_atomic(path: Path, content: bytes | memoryview) -> None:
         aside.unlink(missing_ok=True)
 
 
-def write_new(path: Path, text: str) -> None:
+def write_new(path: Path, content: str | bytes | memoryview) -> None:
     """Write a file whole or not at all; ExecutionError if it cannot be written, or is there already."""
     try:
         if path.exists():
             raise FileExistsError(errno.EEXIST, "it is there already")
-        write_atomic(path, text.encode())
+        write_atomic(path, content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise ExecutionError(f"cannot write {path}: {error.strerror}") from error

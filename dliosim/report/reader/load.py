@@ -20,6 +20,7 @@ from dliosim.report.files.results import COMPARE, PARTIAL, RANKS, RESULTS, TIMEL
 from dliosim.report.pattern_diff import input_differences
 from dliosim.report.phase_titles import group_by, title_of
 from dliosim.report.reader.arrays import TIME_COLUMNS, Ints, RecordedEpoch, read_rank_times, read_timelines
+from dliosim.report.reader.bundle import unpack_bundle
 from dliosim.report.reader.results import ComparisonResult, read_comparison, read_run
 
 # The most directories that a message suggests.
@@ -74,7 +75,7 @@ class SavedComparison:
 def load_results(given: Sequence[str], with_arrays: bool) -> list[SavedRun | SavedComparison]:
     """Read directories, `with_arrays` for pictures; UsageError if there are no results, or broken ones."""
     try:
-        found = [_load_directory(Path(one), with_arrays) for one in given]
+        found = [saved for one in given for saved in _load_place(Path(one), with_arrays)]
     except OSError as error:
         raise UsageError(f"{error.filename or 'results'} cannot be read: {error.strerror or error}") from error
     contents = [one.run if isinstance(one, SavedRun) else one.comparison for one in found]
@@ -85,6 +86,19 @@ def load_results(given: Sequence[str], with_arrays: bool) -> list[SavedRun | Sav
 def loop_titles(runs: Sequence[SavedRun]) -> list[str]:
     """Return the titles of the loops that any of the runs has, each once."""
     return list(dict.fromkeys(loop.title for one in runs for loop in one.loops))
+
+
+def _load_place(place: Path, with_arrays: bool) -> list[SavedRun | SavedComparison]:
+    """Return the results of a directory, or all those of a bundle."""
+    if place.suffix != ".zip" or not place.is_file():
+        return [_load_directory(place, with_arrays)]
+    with unpack_bundle(place) as folders:
+        try:
+            saved = [_load_directory(one, with_arrays) for one in folders]
+        except UsageError as error:
+            where = str(folders[0].parent)
+            raise UsageError(error.message.partition(HELP)[0].replace(where, str(place))) from error
+    return [replace(one, place=printable(str(place / folder.name))) for one, folder in zip(saved, folders, strict=True)]
 
 
 def _load_directory(directory: Path, with_arrays: bool) -> SavedRun | SavedComparison:
