@@ -63,6 +63,7 @@ EXAMPLES: Final = {
     "--trace": "steps 1 to 100, ranks 0 to 7, at most 1 GB",
     "--html": "page.html",
     "--png": "pictures",
+    "--bundle": "artifact.zip",
     "--picture": "ladder.png",
     "--measured": "dliosim-results-*",
     "--dlio": "mlperf-v2",
@@ -208,6 +209,12 @@ def _find_report_contradiction(parsed: SimpleNamespace) -> str:
     if printed and _list_given(parsed, "html", "png"):
         return f"{printed[0]} prints, and --html and --png write files"
     return ""
+
+
+def _find_audit_contradiction(parsed: SimpleNamespace) -> str:
+    given = _list_given(parsed, "text", "bundle", "json", "strict")
+    is_alone = len(given) < 2 or given == ["--json", "--strict"]
+    return "" if is_alone else f"{given[0]} and {given[1]}: each is a job of its own"
 
 
 def _find_analyze_contradiction(parsed: SimpleNamespace) -> str:
@@ -491,7 +498,9 @@ COMMANDS: Final = {
         "show results again: tables, a page, pictures; several side by side",
         "dliosim report dliosim-results-*",
         (
-            _option("results RESULTS", "directories that `dliosim run` or `dliosim compare` wrote", nargs="+"),
+            _option(
+                "results RESULTS", "directories that `dliosim run` or `dliosim compare` wrote, or bundles", nargs="+"
+            ),
             _JSON,
             _flag("--full", "print all tables of each result, one result after the other"),
             _PAGE,
@@ -499,6 +508,19 @@ COMMANDS: Final = {
         ),
         descriptions.REPORT,
         find_contradiction=_find_report_contradiction,
+    ),
+    "audit": Command(
+        "commands.audit:audit_command",
+        "say what a reviewer would object to in results, before you publish",
+        "dliosim audit dliosim-results-*",
+        (
+            _option("results RESULTS", "results of `run` and `compare`, repetitions of a job together", nargs="+"),
+            _flag("--json", "print a line of JSON for each result, for scripts"),
+            _flag("--text", "print a paragraph on the set-up, for a paper: of one run, or of repetitions of it"),
+            _option("--bundle FILE.zip", "write what an artifact evaluation needs; `report` and `audit` read it, too"),
+            _flag("--strict", "end with status 3 where there is an objection (default: 0)"),
+        ),
+        find_contradiction=_find_audit_contradiction,
     ),
     "analyze": Command(
         "analyze.commands.analyze:analyze_command",

@@ -38,7 +38,8 @@ The others:
 `dliosim --version` prints the version.
 
 Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect`
-line was missed (`run --strict` alone), 130 Ctrl-C, 143 SIGTERM.
+line was missed (`run --strict`) or `audit --strict` objects, 130 Ctrl-C,
+143 SIGTERM.
 """
 
 #: The option that all commands have.

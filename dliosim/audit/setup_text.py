@@ -1,0 +1,98 @@
+"""The paragraph of a paper's set-up section: machine, storage, data, access and repetitions, from results alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from tempfile import TemporaryDirectory
+
+from dliosim.audit.repetitions import find_job, list_figures
+from dliosim.errors import DliosimError, UsageError
+from dliosim.language.compile import compile_pattern
+from dliosim.measure.results.machine import LINK_SPEED
+from dliosim.measure.results.run_summary import Answer, RunSummary
+from dliosim.model import Dataset, Job, Workload
+from dliosim.readable import count, percent, size
+from dliosim.report.phase_titles import name_epochs
+from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun
+from dliosim.report.run.conditions import cache_state
+from dliosim.report.text_table import SCREEN, wrap_text
+
+
+def describe_setup(results: Sequence[SavedRun | SavedComparison]) -> str:
+    """Return the paragraph on one run, or on repetitions of it; UsageError for anything else."""
+    runs = [one for one in results if isinstance(one, SavedRun)]
+    if len(runs) < len(results) or len(find_job(runs[0], runs).repetitions) < len(runs):
+        raise UsageError("--text describes one run with I/O, or repetitions of it: these results are others")
+    run, loops = runs[0].run, [text for loop in runs[0].loops for text in _describe_loop(loop)]
+    text = " ".join([*_describe_machine(run), *_describe_data(run), *loops, *_describe_repetitions(runs)])
+    return wrap_text(text, "", "", SCREEN) + "\n"
+
+
+def _describe_machine(run: RunSummary) -> Iterator[str]:
+    machine, details = run.environment, dict(run.environment.details)
+    memory = size(machine.whole_memory_per_node, 3) if machine.whole_memory_per_node else "an unknown amount"
+    ranks, cores = count(machine.ranks_per_node, "rank"), count(machine.cores_per_node, "core")
+    given = ", ".join(f"{name}={value}" for name, value in run.overrides) or "as in the pattern"
+    yield f"We ran workload {run.name} (digest {run.digest}; settings: {given}) on {count(run.ranks, 'rank')} and"
+    yield f"{count(run.nodes, 'node')}: {ranks} on {cores} of a node with {memory} of memory (processor model unknown;"
+    yield f"{details.get('kernel', 'kernel unknown')}; network links {details.get(LINK_SPEED, 'unknown')}), with"
+    yield f"{details.get('versions', 'unknown versions')}, {machine.mpi_library}, {machine.mpi_io or 'MPI-IO unknown'}."
+    for place in machine.file_systems:
+        known = f"mount options {place.options or 'unknown'}; striping {place.striping or 'unknown'}"
+        yield f"Root {place.root} was on {place.kind} ({known})."
+
+
+def _describe_data(run: RunSummary) -> Iterator[str]:
+    workload = _compile_again(run)
+    if workload is None:
+        yield "Files, samples, format and layout of the data are unknown: the pattern in the results is not all of it."
+    written = {phase.name: phase.verb.bytes_moved for phase in run.files if phase.kind == "prepare"}
+    yield from (_describe_dataset(one, written.get(one.name)) for one in (workload.datasets if workload else ()))
+
+
+def _compile_again(run: RunSummary) -> Workload | None:
+    """Return the workload of the pattern in the results; None if it has other files, or is not the one that ran."""
+    with TemporaryDirectory() as place:
+        pattern = Path(place, "pattern.dlio")
+        pattern.write_text(run.pattern, encoding="utf-8")
+        try:
+            workload, _ = compile_pattern(pattern, run.overrides, Job(run.ranks, run.nodes))
+        except (DliosimError, OSError):
+            return None
+    return workload if workload.digest() == run.digest else None
+
+
+def _describe_dataset(dataset: Dataset, written: int | None) -> str:
+    amount = f"{count(dataset.samples, 'sample')} in {count(dataset.layout.files, 'file')} ({dataset.layout.kind})"
+    stored = size(written) if written else "bytes unknown, as an earlier run wrote them"
+    packed = f", compressed by {dataset.compress.codec}" if dataset.compress else ""
+    return f"Data set {dataset.name} had {amount}, {stored}, in format {dataset.format}{packed}."
+
+
+def _describe_loop(loop: LoopResult) -> Iterator[str]:
+    phase = loop.phases[0]
+    ahead = f"{count(phase.readers, 'reader')} a rank, {count(phase.prefetch, 'batch', 'batches')} ahead"
+    caches = f"cache {phase.cache or 'unknown'}, {cache_state(phase)}"
+    yield f"{loop.title} read by {phase.api or 'an unknown api'} ({caches}; {ahead})."
+    if loop.answer is not None:
+        yield from _describe_answer(loop.answer, len(loop.epochs))
+
+
+def _describe_answer(answer: Answer, epochs: int) -> Iterator[str]:
+    yield f"Figures are those of {name_epochs(answer.epochs)} of {epochs}; source of the bytes: {answer.source}."
+    if alone := answer.storage_utilization:
+        interval = f"95 % interval {percent(alone.low, 3)} to {percent(alone.high, 3)}"
+        yield f"Storage-limited utilization was {percent(alone.mean, 3)} ({interval}; goal {percent(answer.goal, 2)})."
+    if got := answer.got_bytes_per_second:
+        yield f"Storage gave {size(got.mean, 3)}/s (95 % interval {size(got.low, 3)}/s to {size(got.high, 3)}/s)."
+
+
+def _describe_repetitions(runs: Sequence[SavedRun]) -> Iterator[str]:
+    figures = [list_figures(one) for one in runs]
+    yield f"The job ran {count(len(runs), 'time')}, first at {min(one.run.started for one in runs)}."
+    for title in figures[0] if len(runs) > 1 else ():
+        values = [one.get(title, 0.0) for one in figures]
+        if mean := fmean(values):
+            yield f"Their figure of {title} had a standard deviation of {percent(stdev(values) / mean, 2)} of its mean."
