@@ -58,7 +58,7 @@ _DATA_TIMES, _CHECKPOINT_TIMES = 5, 3
 _FEWEST_EPOCHS: Final = 3
 
 
-@rule("run", OBJECTION, "MLPerf 6.5", "{command}")
+@rule("run", OBJECTION, "MLPerf 6.5", "on the storage itself, without --storage: {command}")
 def no_storage(run: RunSummary) -> Iterator[str]:
     """Find a run without I/O, or on a described storage."""
     if run.null or run.modelled:
@@ -189,7 +189,8 @@ def no_verdict(loop: LoopResult, answer: Answer) -> Iterator[str]:
 @rule("loop", OBJECTION, "answer.md", "on a quiet machine, or with a core for each rank and reader: {command}")
 def core_waits(loop: LoopResult, answer: Answer) -> Iterator[str]:
     """Find waits for a core."""
-    if doubt := validity.doubt_of_core_waits(loop.run.environment, loop.phases, answer):
+    doubt = validity.doubt_of_core_waits(loop.run.environment, loop.phases, answer)
+    if doubt and (answer.verdict != CANNOT_SAY or doubt.kind not in [reason.kind for reason in answer.reasons]):
         yield sentence(doubt)
 
 
@@ -204,7 +205,7 @@ def oversleep(loop: LoopResult, answer: Answer) -> Iterator[str]:
 def few_steps(loop: LoopResult, answer: Answer) -> Iterator[str]:
     """Find too few steps."""
     steps, _ = validity.count_steps(loop.answer_epochs)
-    if steps < validity.LEAST_STEPS:
+    if steps < validity.LEAST_STEPS and answer.verdict != CANNOT_SAY:
         yield f"{count(steps, 'step')} after the first of an epoch; at least {validity.LEAST_STEPS} are needed"
 
 
@@ -212,7 +213,7 @@ def few_steps(loop: LoopResult, answer: Answer) -> Iterator[str]:
 def few_epochs(loop: LoopResult, answer: Answer) -> Iterator[str]:
     """Find fewer than 3 epochs that count."""
     if len(answer.epochs) < _FEWEST_EPOCHS:
-        yield f"{count(len(answer.epochs), 'epoch')} of {len(loop.epochs)} count"
+        yield f"{len(answer.epochs)} of {count(len(loop.epochs), 'epoch')} counted"
 
 
 @rule("loop", OBJECTION, "IO500 #109", "name the memory or path that gave the bytes, or read more data")

@@ -10,11 +10,12 @@ from tempfile import TemporaryDirectory
 from dliosim.audit.repetitions import find_job, list_figures
 from dliosim.errors import DliosimError, UsageError
 from dliosim.language.compile import compile_pattern
+from dliosim.measure.results.file_phases import FilePhase, SavePhase
 from dliosim.measure.results.machine import LINK_SPEED
 from dliosim.measure.results.run_summary import Answer, RunSummary
 from dliosim.model import Dataset, Job, Workload
 from dliosim.readable import count, percent, size
-from dliosim.report.phase_titles import name_epochs
+from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun
 from dliosim.report.run.conditions import cache_state
 from dliosim.report.text_table import SCREEN, wrap_text
@@ -26,8 +27,9 @@ def describe_setup(results: Sequence[SavedRun | SavedComparison]) -> str:
     if len(runs) < len(results) or len(find_job(runs[0], runs).repetitions) < len(runs):
         raise UsageError("--text describes one run with I/O, or repetitions of it: these results are others")
     run, loops = runs[0].run, [text for loop in runs[0].loops for text in _describe_loop(loop)]
-    text = " ".join([*_describe_machine(run), *_describe_data(run), *loops, *_describe_repetitions(runs)])
-    return wrap_text(text, "", "", SCREEN) + "\n"
+    verbs = map(_describe_verb, group_phases([*run.saves, *run.restores]))
+    parts = [*_describe_machine(run), *_describe_data(run), *loops, *verbs, *_describe_repetitions(runs)]
+    return wrap_text(" ".join(parts), "", "", SCREEN) + "\n"
 
 
 def _describe_machine(run: RunSummary) -> Iterator[str]:
@@ -87,6 +89,12 @@ def _describe_answer(answer: Answer, epochs: int) -> Iterator[str]:
         yield f"Storage-limited utilization was {percent(alone.mean, 3)} ({interval}; goal {percent(answer.goal, 2)})."
     if got := answer.got_bytes_per_second:
         yield f"Storage gave {size(got.mean, 3)}/s (95 % interval {size(got.low, 3)}/s to {size(got.high, 3)}/s)."
+
+
+def _describe_verb(phases: Sequence[FilePhase]) -> str:
+    first = phases[0]
+    synced = f", fsync {'on' if first.fsync else 'off'}" if isinstance(first, SavePhase) else ""
+    return f"{title_of(first)} ran {count(len(phases), 'time')}, {size(first.verb.bytes, 3)} by {first.api}{synced}."
 
 
 def _describe_repetitions(runs: Sequence[SavedRun]) -> Iterator[str]:

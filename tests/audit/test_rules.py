@@ -147,6 +147,16 @@ def test_what_is_enough_is_not_found(tmp_path: Path) -> None:
     assert found == [["server-cache"], [], [], [], []]
 
 
+def test_what_the_verdict_already_says_is_one_objection(tmp_path: Path) -> None:
+    runs = repetitions()
+    FAULTS["core-waits"](runs)
+    answer(runs[0], verdict="cannot say", reasons=reason("core_wait", share=0.4, by_ranks=True, by_readers=False))
+    FAULTS["few-steps"](runs[1:])
+    FAULTS["no-verdict"](runs[1:])
+    found = [[each.rule.name for each in one.findings] for one in audit_results(load_runs(tmp_path, runs))]
+    assert found == [["no-verdict"], ["no-verdict"], [], [], []]
+
+
 @pytest.mark.parametrize(
     ("share", "known", "expected"),
     [(0.0, True, []), (0.5, True, ["restore-from-cache"]), (None, False, ["restore-from-cache"])],

@@ -34,6 +34,8 @@ def test_the_paragraph_has_machine_storage_data_access_and_figures(tmp_path: Pat
         "train read by posix (cache off, past the page cache; 1 reader a rank, 2 batches ahead).",
         "epochs 1 to 3 of 3; source of the bytes: device.",
         "goal 50 %",
+        "save state ran 1 time, 20.0 MB by posix, fsync on.",
+        "restore state ran 1 time, 20.0 MB by posix.",
         "The job ran 3 times, first at 2026-11-28T15:28:00+00:00.",
         "Their figure of train had a standard deviation of",
     ):
