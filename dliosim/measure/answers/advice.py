@@ -34,8 +34,8 @@ class RankCommand(Protocol):
         """Return the number of ranks."""
 
 
-#: Options that say where files of this run go, and how often it runs.
-_OWN_FILES = ("--output", "--dlio-summary", "--dlio", "--repeat", "--warm-up")
+#: Options that say where files of this run go, and in which form: another run writes its own.
+_OWN_FILES = ("--output", "--dlio-summary", "--dlio")
 
 
 def command_line(
