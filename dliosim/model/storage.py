@@ -100,6 +100,12 @@ class StorageModel:
         number = min(files + self.count_servers(size) - 1, self.servers.number)
         return replace(self, servers=replace(self.servers, number=number))
 
+    def even_servers(self, files: int, size: float) -> float:
+        """Return how many servers would serve some files as fast, if each had equally many: files begin round robin."""
+        number, width = self.servers.number, min(self.count_servers(size), self.servers.number)
+        rounds, rest = divmod(files, number)
+        return files * width / (rounds * width + min(rest, width))
+
     def count_servers(self, size: float) -> int:
         """Return the number of servers that have a part of a file of `size` bytes."""
         return 1 if self.stripe is None else max(min(math.ceil(size / self.stripe.size), self.stripe.targets), 1)

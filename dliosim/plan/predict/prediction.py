@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from dliosim.errors import HELP, UsageError
@@ -25,9 +25,12 @@ from dliosim.plan.predict.virtual_epoch import (
     mean_file_size,
     requests_at_once,
     run_epoch,
-    wait_of_batch,
     wait_of_call,
 )
+
+#: Short epochs in which the waits of calls and the time of a step, which each depend on the other, come to agree.
+_PROBES: Final = 3
+_PROBE_STEPS: Final = 40
 
 #: Steps of an epoch that are predicted, at most; more are like these.
 _MOST_STEPS: Final = 500
@@ -97,14 +100,29 @@ def predict_loop(
     dataset = workload.dataset(loop.dataset)
     demand = StepDemand(size, calls + opens, opens, max(calls, 1.0), loop.batch, dataset.size)
 
+    even = storage.select_servers(dataset.layout.files, mean_file_size(dataset)).even_servers(
+        dataset.layout.files, mean_file_size(dataset)
+    )
+    demand = replace(demand, servers=even)
+
+    def select_servers(whole: StorageModel) -> StorageModel:
+        return whole.select_servers(dataset.layout.files, mean_file_size(dataset))
+
+    for _ in range(_PROBES):
+        probe = run_epoch(
+            loop, dataset, demand, min(steps, _PROBE_STEPS), job, select_servers(storage), workload.seed, node_ranks
+        )
+        step = (probe.others or probe.first) / max(min(steps, _PROBE_STEPS) - 1, 1)
+        demand = replace(demand, step=(demand.step + step) / 2 if demand.step else step)
+
     def place_files(whole: StorageModel) -> tuple[StorageModel, list[Flush]]:
         """Return the servers that have files of the loop, and the saves in the background, which reads slow."""
-        used = whole.select_servers(dataset.layout.files, mean_file_size(dataset))
+        used = select_servers(whole)
         batch = BatchCalls(
             demand.calls / (loop.access.readers if loop.access.by == "sample" else 1),
             mean_latency(used) + used.call_time + call_seconds(demand, used),
             not loop.access.readers,
-            wait_of_call(loop, demand, job, used, others=1).nonnegative_mean(),
+            wait_of_call(loop, demand, job, used, node_ranks, others=1).nonnegative_mean(),
         )
         return used, list_flushes(workload, loop, planned, whole, node_ranks, batch)
 
@@ -163,7 +181,8 @@ def _seconds_alone(
 ) -> dict[Limit, float]:
     """Return the seconds of a step that compute, each part of a storage, and a rank's chain of requests take."""
     chain = demand.requests * (mean_latency(storage) + storage.call_time)
-    chain += demand.calls * call_seconds(demand, storage) + wait_of_batch(loop, demand, job, storage).nonnegative_mean()
+    wait = wait_of_call(loop, demand, job, storage, node_ranks).nonnegative_mean()
+    chain += demand.calls * (call_seconds(demand, storage) + wait)
     return {
         "compute": compute,
         "step": storage.step_overhead(job.ranks if loop.sync.kind != "off" and loop.sync.every == 1 else 1),

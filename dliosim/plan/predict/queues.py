@@ -71,7 +71,7 @@ def sum_latencies(storage: StorageModel, requests: float, uniform: Floats) -> Fl
     return (longest + (drawn - 1.0) * shorter) * min(requests, 1.0)
 
 
-def wait_of_calls(service: float, think: Callable[[float], float], customers: float, servers: int) -> Distribution:
+def wait_of_calls(service: float, think: Callable[[float], float], customers: float, servers: float) -> Distribution:
     """Return the wait of a call in the queue of its server, in s, if customers call one after the other.
 
     Each call takes `service` seconds on one of some equal servers; `think` is the time from a call's end to the next
@@ -142,34 +142,38 @@ def draw_step_times(storage: StorageModel, stream: int, counter: Ints) -> Floats
 class StorageQueues:
     """The queues of a storage: its metadata, its servers, and its client nodes."""
 
-    def __init__(self, storage: StorageModel, nodes: int) -> None:
+    def __init__(self, storage: StorageModel, nodes: int, even_servers: float = 0.0) -> None:
+        """Begin with empty queues; `even_servers` as `StorageModel.even_servers`, 0 if all have equally many files."""
         self._storage = storage
+        self._even_servers = even_servers or storage.servers.number
         self._servers = np.zeros(storage.servers.number)
         self._clients = np.zeros(nodes)
         self._metadata = np.zeros(1)
 
-    def read(
-        self, arrival: Floats, size: Floats, opens: float, node: Ints, server: Ints | None, width: int = 1
-    ) -> Floats:
-        """Return when the requests of some ranks are served, without their latency; seconds, shape (ranks,).
+    def open(self, arrival: Floats, opens: float) -> Floats:
+        """Return when the opens of some ranks, equally many, are served, without their latency; s, shape (ranks,)."""
+        if self._storage.metadata is None:
+            return arrival
+        service = np.full(len(arrival), opens / self._storage.metadata)
+        return serve_queues(arrival, service, np.zeros(len(arrival), np.int64), self._metadata)
 
-        `size` is bytes, `opens` the number of files that each request opens. `server` has the first server of each
-        request, whose bytes are spread over it and the next ones, `width` in all; None: over all servers.
+    def read(self, arrival: Floats, size: Floats, node: Ints, server: Ints | None, width: int = 1) -> Floats:
+        """Return when the calls of some ranks are served, without their latency; seconds, shape (ranks,).
+
+        `size` is bytes. `server` has the first server of each request, whose bytes are spread over it and the next
+        ones, `width` in all; None: over all servers.
         """
-        storage = self._storage
-        done = arrival
-        if storage.metadata is not None and opens:
-            one = np.zeros(len(arrival), np.int64)
-            done = serve_queues(arrival, np.full(len(arrival), opens / storage.metadata), one, self._metadata)
+        storage, done = self._storage, arrival
         if storage.client is not None:
-            done = np.maximum(done, serve_queues(arrival, size / storage.client, node, self._clients))
+            done = serve_queues(arrival, size / storage.client, node, self._clients)
         return np.maximum(done, self._read_from_servers(arrival, size, server, width))
 
     def _read_from_servers(self, arrival: Floats, size: Floats, server: Ints | None, width: int) -> Floats:
         servers = self._storage.servers
         if server is None:  # all servers are one: each has an equal share of every request
             whole = np.full(1, self._servers.max())
-            done = serve_queues(arrival, size / (servers.number * servers.rate), np.zeros(len(size), np.int64), whole)
+            took, one = size / (self._even_servers * servers.rate), np.zeros(len(size), np.int64)
+            done = serve_queues(arrival, took, one, whole)
             self._servers[:] = whole
             return done
         queue = (server[:, None] + np.arange(width)) % servers.number

@@ -12,6 +12,7 @@ import numpy as np
 from dliosim.model import Dataset
 from dliosim.model.counter_rng import draw, key, uniforms
 from dliosim.model.distributions import Distribution, constant
+from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.job import Job
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
@@ -46,6 +47,8 @@ class StepDemand:
     calls: float  #: read calls
     samples: int  #: samples
     sample_size: Distribution  #: bytes of a sample's contents, whose spread is that of the requests
+    servers: float = 0.0  #: as `StorageModel.even_servers`; 0: all servers have equally many files
+    step: float = 0.0  #: seconds of a step, if known: readers wait for steps, and these for other ranks
 
     @property
     def call(self) -> float:
@@ -118,18 +121,21 @@ def _make_reads(
         return lambda step, begun, saving: begun
     rank = np.arange(job.ranks)
     node = rank // node_ranks
-    queues = StorageQueues(storage, int(node[-1]) + 1)
+    queues = StorageQueues(storage, int(node[-1]) + 1, demand.servers)
     together = loop.access.readers if loop.access.by == "sample" else 1  # readers of a batch
     requests = demand.requests / together
     width = _count_files(loop, dataset) - 1 + storage.count_servers(mean_file_size(dataset))
     uses_all_servers = width >= storage.servers.number or job.ranks * width > _MOST_QUEUED
-    called = requests * storage.call_time
-    alone = call_seconds(demand, storage) * demand.calls / together / max(demand.size, 1.0)  # seconds for each byte
-    wait, opening = wait_of_batch(loop, demand, job, storage), _time_of_opens(loop, demand, job, storage)
-    sizes, latencies, waits, behind, opened = (
+    opens, calls = demand.opens / together, demand.calls / together  # of a reader
+    alone = call_seconds(demand, storage) * calls / max(demand.size, 1.0)  # seconds for each byte
+    waits = _wait_of_requests(wait_of_call(loop, demand, job, storage, node_ranks), calls)
+    opening = _wait_of_requests(_wait_of_open(loop, demand, job, storage, node_ranks), opens)
+    served_opens = opens / storage.metadata if storage.metadata is not None else 0.0
+    sizes, latencies, waited, behind, opened = (
         key(seed, purpose) for purpose in ("size", "latency", "wait", "save", "open")
     )
     find_file = _make_file_draws(loop, dataset, job, key(seed, "file"))
+    find_share = _make_open_shares(loop, dataset, job.ranks)
 
     def read(step: int, begun: Floats, saving: FlushQueue) -> Floats:
         counter = step * job.ranks + rank
@@ -137,15 +143,22 @@ def _make_reads(
         server = None if uses_all_servers else find_file(step, rank) % storage.servers.number
         draws = uniforms(latencies, (counter[:, None] * together + np.arange(together)).ravel())
         longest = sum_latencies(storage, requests, draws).reshape(-1, together).max(axis=1)  # of the slowest reader
-        latency: Floats = longest + called
-        served = queues.read(begun, size, demand.opens, node, server, width)
-        waited = (draw(wait, waits, counter) + draw(opening, opened, counter)) / together
+        latency: Floats = longest / max(requests, 1.0) + storage.call_time  # of a request
+        # All files of a batch are opened before the first is read.
+        ready = begun
+        if opens:
+            fresh = find_share(step)
+            queued = queues.open(begun, demand.opens * fresh) + min(opens * fresh, 1.0) * latency
+            taken = served_opens + draw(opening, opened, counter) + opens * latency
+            ready = np.maximum(queued, begun + taken * fresh)
+        served = queues.read(ready, size, node, server, width)
+        wait = draw(waits, waited, counter)
         for flush, is_active in saving.list_active(begun):
             share = share_behind(flush, storage, server, width, storage.count_servers(demand.call))
             queued = np.maximum(draw(flush.on_server, behind, counter) * share, draw(flush.on_client, behind, counter))
-            waited += np.where(is_active, queued, 0.0)
+            wait += np.where(is_active, queued, 0.0)
         # Calls of others are served during latencies: after a full queue only that of the last call is left.
-        return np.maximum(served + latency / max(requests, 1.0), begun + size * alone + waited + latency)
+        return np.maximum(served + latency, ready + size * alone + wait + calls * latency)
 
     return read
 
@@ -167,50 +180,83 @@ def call_seconds(demand: StepDemand, storage: StorageModel) -> float:
     return max(storage.server_seconds(demand.call), demand.call / rate)
 
 
-def wait_of_batch(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel) -> Distribution:
-    """Return for how long the calls of a batch after the first wait for calls of other readers, all together; in s.
+def _wait_of_requests(wait: Distribution, number: float) -> Distribution:
+    """Return for how long the requests of a batch wait for those of other readers, all together; in s.
 
-    `StorageQueues` has the wait of the first call, and so that of a batch that is one call.
+    `wait` is that of each. `StorageQueues` has the wait of a batch that is one request.
     """
-    mean, stdev, *_ = (*wait_of_call(loop, demand, job, storage).parameters, 0.0)
-    later = max(demand.calls - 1, 0.0)
-    return Distribution("gamma", (mean * later, stdev * math.sqrt(later))) if mean * later > 0 else constant(0.0)
-
-
-def wait_of_call(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel, others: int = 0) -> Distribution:
-    """Return for how long a call waits for calls of readers, s; `others` call as readers do."""
-    calls, readers = demand.calls, requests_at_once(loop) if loop.access.readers else 0
-    latency = mean_latency(storage) * demand.requests / calls + storage.call_time
-    compute = _compute_seconds(loop) + storage.step_time
-
-    def think(taken: float) -> float:
-        """Return for how long a reader does not read between two calls: readers may wait for the steps."""
-        return max(latency, readers * compute / calls - taken) if readers else latency + compute / calls
-
-    customers = job.ranks * max(readers, 1) + others
-    return wait_of_calls(storage.server_seconds(demand.call), think, customers, storage.servers.number)
-
-
-def _time_of_opens(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel) -> Distribution:
-    """Return for how long the opens of a batch after the first are served and wait for those of other readers; in s.
-
-    Between two opens a reader reads what it has opened.
-    """
-    later = max(demand.opens - 1, 0.0)
-    if storage.metadata is None or not later:
+    mean, stdev, *_ = (*wait.parameters, 0.0)
+    waiting = min(2 * max(number - 1, 0.0), number)
+    if mean * waiting <= 0:
         return constant(0.0)
-    calls, readers = demand.calls / demand.opens, requests_at_once(loop) if loop.access.readers else 0
-    call = call_seconds(demand, storage) + wait_of_call(loop, demand, job, storage).nonnegative_mean()
-    reading = mean_latency(storage) + storage.call_time + calls * (call + mean_latency(storage) + storage.call_time)
-    compute = (_compute_seconds(loop) + storage.step_time) / demand.opens
+    return Distribution("gamma", (mean * waiting, stdev * math.sqrt(waiting)))
 
-    def think(taken: float) -> float:
-        """Return for how long a reader does not open between two opens."""
-        return max(reading, readers * compute - taken) if readers else reading + compute
 
-    service = 1 / storage.metadata
-    mean, stdev, *_ = (*wait_of_calls(service, think, job.ranks * max(readers, 1), 1).parameters, 0.0)
-    return Distribution("gamma", (later * (service + mean), max(stdev, service / 100) * math.sqrt(later)))
+def wait_of_call(
+    loop: Loop, demand: StepDemand, job: Job, storage: StorageModel, node_ranks: int, others: int = 0
+) -> Distribution:
+    """Return for how long a call waits for calls of readers, s; `others` call as readers do.
+
+    It is served by its server and by its node together: the later one counts.
+    """
+    opening = demand.opens * (request_latency(storage) + 1 / (storage.metadata or math.inf))
+    # Steps that read begin together after a sync. Calls with a tail soon differ, and readers begin batch after batch.
+    together = loop.sync.kind != "off" and not loop.access.readers and storage.tail is None
+
+    def think(whole: float) -> float:
+        return _time_between(loop, demand, storage, demand.calls, whole, opening, together)
+
+    alone, each, waits = call_seconds(demand, storage), _count_lanes(loop), []
+    servers = demand.servers or storage.servers.number
+    for service, customers, number in (
+        (storage.server_seconds(demand.call), job.ranks * each + others, servers),
+        (demand.call / (storage.client or math.inf), min(node_ranks, job.ranks) * each + others, 1.0),
+    ):
+        wait = wait_of_calls(service, think, customers, number)
+        mean, stdev, *_ = (*wait.parameters, 0.0)
+        waits.append((max(mean + service - alone, 0.0), stdev))
+    mean, stdev = max(waits)
+    return Distribution("gamma", (mean, stdev)) if mean > 0 else constant(0.0)
+
+
+def _wait_of_open(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel, node_ranks: int) -> Distribution:
+    """Return for how long an open waits for those of other readers; in s."""
+    if storage.metadata is None or not demand.opens:
+        return constant(0.0)
+    call = call_seconds(demand, storage) + wait_of_call(loop, demand, job, storage, node_ranks).nonnegative_mean()
+    reading = demand.calls * (call + request_latency(storage))
+
+    def think(whole: float) -> float:
+        return _time_between(loop, demand, storage, demand.opens, whole, reading, False)
+
+    return wait_of_calls(1 / storage.metadata, think, job.ranks * _count_lanes(loop), 1)
+
+
+def _time_between(
+    loop: Loop, demand: StepDemand, storage: StorageModel, number: float, whole: float, rest: float, together: bool
+) -> float:
+    """Return the time from the end of a reader's request to its next one of the same kind; s.
+
+    A batch has `number` of them, which take `whole` seconds each without their latency, and the `rest` seconds for
+    others. Readers of ranks that sync read `together`, as steps begin together; others read at any time.
+    """
+    lanes, cycle = _count_lanes(loop), whole + request_latency(storage)
+    taken = number * cycle + rest
+    compute = _compute_seconds(loop) + storage.step_time
+    step = max(compute if loop.access.readers else compute + taken, demand.step)
+    if together:
+        return cycle * max(lanes / max(taken / step, 1.0), 1.0) - whole
+    return max(lanes * step, taken) / number - whole
+
+
+def _count_lanes(loop: Loop) -> int:
+    """Return the readers of a rank, or 1 if its steps read."""
+    return requests_at_once(loop) if loop.access.readers else 1
+
+
+def request_latency(storage: StorageModel) -> float:
+    """Return the mean latency of a request, with the client's own time for it; s."""
+    return mean_latency(storage) + storage.call_time
 
 
 def _compute_seconds(loop: Loop) -> float:
@@ -243,6 +289,20 @@ def _make_file_draws(loop: Loop, dataset: Dataset, job: Job, stream: int) -> Cal
         return drawn
 
     return draw_file if shuffle.samples in _SHUFFLED or shuffle.files != "off" else find_place
+
+
+def _make_open_shares(loop: Loop, dataset: Dataset, ranks: int) -> Callable[[int], float]:
+    """Return the function of a step to its opens, as a share of the mean of all steps.
+
+    A reader that keeps files open meets new ones less and less often, if samples are shuffled.
+    """
+    each = dataset.samples / dataset.layout.files
+    if loop.access.open == "each sample" or loop.shuffle.samples not in _SHUFFLED or each <= 1:
+        return lambda step: 1.0
+    part = loop.batch / (requests_at_once(loop) * dataset.samples)  # of all samples, that a reader reads in a step
+    steps = steps_of_epoch(loop, dataset, ranks)
+    mean = (1 - max(1 - part * steps, 0.0) ** each) / (part * each * steps)
+    return lambda step: max(1 - part * step, 0.0) ** (each - 1) / mean
 
 
 def _count_files(loop: Loop, dataset: Dataset) -> int:

@@ -49,31 +49,30 @@ def test_jobs_are_done_as_if_they_were_served_one_by_one(
 
 def test_a_file_on_one_of_several_servers_has_the_rate_of_that_one() -> None:
     size, node, zeros = np.full(2, 1e9), np.zeros(2, np.int64), np.zeros(2)
-    apart = StorageQueues(storage(), 1).read(zeros, size, 0, node, np.array([0, 1]))
+    apart = StorageQueues(storage(), 1).read(zeros, size, node, np.array([0, 1]))
     assert apart == pytest.approx([1, 1])
-    same = StorageQueues(storage(), 1).read(zeros, size, 0, node, np.array([3, 3]))
+    same = StorageQueues(storage(), 1).read(zeros, size, node, np.array([3, 3]))
     assert same == pytest.approx([1, 2])
-    wide = StorageQueues(storage(stripe=Stripe(1 << 20, 4)), 1).read(zeros, size, 0, node, np.array([3, 3]), 4)
+    wide = StorageQueues(storage(stripe=Stripe(1 << 20, 4)), 1).read(zeros, size, node, np.array([3, 3]), 4)
     assert wide == pytest.approx([0.25, 0.5])
-    assert StorageQueues(storage(), 1).read(zeros, size, 0, node, None) == pytest.approx([0.25, 0.5])
+    assert StorageQueues(storage(), 1).read(zeros, size, node, None) == pytest.approx([0.25, 0.5])
 
 
 def test_ranks_of_a_node_share_the_rate_of_their_client() -> None:
     size, zeros, server = np.full(4, 1e9), np.zeros(4), np.arange(4)
     queues = StorageQueues(storage(client=0.5e9), 2)
-    assert queues.read(zeros, size, 0, np.array([0, 0, 1, 1]), server) == pytest.approx([2, 4, 2, 4])
+    assert queues.read(zeros, size, np.array([0, 0, 1, 1]), server) == pytest.approx([2, 4, 2, 4])
 
 
 def test_opens_of_all_ranks_wait_in_one_queue() -> None:
     queues = StorageQueues(storage(metadata=1000.0), 1)
-    done = queues.read(np.zeros(3), np.zeros(3), 10, np.zeros(3, np.int64), np.arange(3))
-    assert done == pytest.approx([0.01, 0.02, 0.03])
+    assert queues.open(np.zeros(3), 10) == pytest.approx([0.01, 0.02, 0.03])
 
 
 def test_a_queue_goes_on_with_the_next_step() -> None:
     queues, node = StorageQueues(storage(), 1), np.zeros(1, np.int64)
-    first = queues.read(np.zeros(1), np.full(1, 1e9), 0, node, node)
-    assert queues.read(np.full(1, 0.5), np.full(1, 1e9), 0, node, node) == pytest.approx(first + 1)
+    first = queues.read(np.zeros(1), np.full(1, 1e9), node, node)
+    assert queues.read(np.full(1, 0.5), np.full(1, 1e9), node, node) == pytest.approx(first + 1)
 
 
 @pytest.mark.parametrize("requests", [1, 2, 7, 300])
