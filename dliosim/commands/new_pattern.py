@@ -96,6 +96,8 @@ def _draft_pattern(sources: Sequence[str], generated: bool, keep_names: bool, ma
         if generated:
             raise UsageError(f"--generated: like which files?{HELP}write `--from FILES --generated`")
         return _Draft(_TEMPLATE.read_text(encoding="utf-8"))
+    if "" in sources:
+        raise UsageError(f"--from is empty{HELP}name a pattern, a file of data or its folder, or a trace")
     source = sources[0]
     named = [None if _is_pattern(one) else _name_data(Path(one)) for one in sources]
     if all(place is not None and _find_trace(*place) for place in named):
@@ -104,6 +106,8 @@ def _draft_pattern(sources: Sequence[str], generated: bool, keep_names: bool, ma
         other = next(one for one, place in zip(sources, named, strict=True) if place is None or not _find_trace(*place))
         text = f"--from {other}: there is no trace, and several `--from` are traces of one job"
         raise UsageError(f"{text}{HELP}record one by `dliosim run … --trace`, or name one folder of files or pattern")
+    if keep_names:
+        raise UsageError(f"--keep-names: {source} is no trace{HELP}leave --keep-names out: it is for names in a trace")
     if named[0] is None:
         text = _read_shipped(source, made)
         if generated:
@@ -187,13 +191,18 @@ def _find_trace(folder: Path, files: str) -> bool:
 
 
 def _describe_files(folder: Path, files: str) -> Iterator[str]:
-    """Yield which files of a folder a pattern leaves out, and that an archive is read as it is."""
+    """Yield which files of a folder a pattern leaves out, and how it reads files of no known format."""
+    from dliosim.language.blocks.external_datasets import FORMAT_OF_ENDING
+
     below, _, name = files.rpartition("/")
     found = (one.name for one in islice(folder.glob(f"{below}/*" if below else "*"), _LOOKED_AT) if one.is_file())
     others = sorted(one for one in found if not fnmatchcase(one, name)) if "*" in name else []
     if others:
         more = ", ..." * (len(others) > _SHOWN)
         yield f"left out (not `{name}`): {', '.join(others[:_SHOWN])}{more}"
+    ending = Path(files).suffix.lower()
+    if ending and ending not in FORMAT_OF_ENDING and ending != ".raw":
+        yield f"no format has the ending `{ending}`: each file is a sample of raw bytes (`format raw`)"
     archive = next((one.name for one in folder.glob(files) if re.search(r"\.(tar\.\w+|tgz)$", one.name)), "")
     if archive:
         yield f"{archive} is a compressed archive, read as one sample: unpack it to .tar, and its members are samples"

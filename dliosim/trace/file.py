@@ -162,7 +162,8 @@ def read_trace(path: Path) -> Trace:
         with h5py.File(path, "r", locking=False) as file:
             return _read(path, file)
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, zlib.error, MemoryError) as error:
-        raise TraceError(f"{path} cannot be read as a trace of dliosim: {error}") from error
+        reason = "it is cut short; record it again" if "truncated file" in str(error) else error
+        raise TraceError(f"{path} cannot be read as a trace of dliosim: {reason}") from error
 
 
 def _read(path: Path, file: Any) -> Trace:

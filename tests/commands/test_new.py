@@ -74,7 +74,7 @@ def test_data_in_the_place_of_a_pattern_are_named_in_one(given: str, capsys: pyt
     assert main(["check", given]) == 2
     (new,) = capsys.readouterr().err.partition("= help: ")[2].split("`")[1::2]
     assert main(shlex.split(new)[1:]) == 0
-    check = capsys.readouterr().err.splitlines()[0].partition("next: ")[2]
+    check = capsys.readouterr().err.partition("next: ")[2].splitlines()[0]
     small = ["--ranks", "1", "-D", "train.batch=1 per rank", "-D", "data.format=raw"]
     assert main([*shlex.split(check)[1:], *small]) == 0
 
@@ -84,7 +84,7 @@ def test_a_pattern_is_made_of_a_file_of_any_name(name: str, capsys: pytest.Captu
     Path("my data").mkdir()
     np.save(Path("my data", name), np.zeros((8, 100), np.float32))
     assert main(["new", "mine", "--from", str(Path("my data", name))]) == 0
-    check = capsys.readouterr().err.splitlines()[0].partition("next: ")[2]
+    check = capsys.readouterr().err.partition("next: ")[2].splitlines()[0]
     assert main([*shlex.split(check)[1:], "--ranks", "1", "-D", "train.batch=1 per rank"]) == 0
 
 
@@ -94,7 +94,7 @@ def test_a_pattern_is_made_of_a_folder_of_any_files(file: str, capsys: pytest.Ca
     with Path("d", file).open("wb") as made:
         np.save(made, np.zeros((8, 100), np.float32))
     assert main(["new", "mine", "--from", "d"]) == 0
-    check = capsys.readouterr().err.splitlines()[0].partition("next: ")[2]
+    check = capsys.readouterr().err.partition("next: ")[2].splitlines()[0]
     assert main([*shlex.split(check)[1:], "--ranks", "1", "-D", "train.batch=1 per rank"]) == 0
 
 
@@ -108,7 +108,7 @@ def test_all_arrays_of_files_are_named_where_there_are_several(given: str, capsy
             made["image"], made["label"] = np.zeros((8, 8)), np.zeros(8)
     assert main(["new", "mine", "--from", given]) == 0
     assert '    datasets "image", "label"\n' in Path("mine.dlio").read_text()
-    check = capsys.readouterr().err.splitlines()[0].partition("next: ")[2]
+    check = capsys.readouterr().err.partition("next: ")[2].splitlines()[0]
     assert main([*shlex.split(check)[1:], "--ranks", "1", "-D", "train.batch=1 per rank"]) == 0
 
 
@@ -171,6 +171,8 @@ def test_a_folder_without_files_has_no_data_to_name(capsys: pytest.CaptureFixtur
         (["mine", "--from", "cosmflow"], 2, "did you mean `cosmoflow`?"),
         (["mine", "--from", "profiles/llama3"], 2, "there is no such pattern"),
         (["mine", "--from", "d/u.yaml"], 2, "help: `dliosim import d/u.yaml -o mine.dlio` makes a pattern"),
+        (["mine", "--from", ""], 2, "--from is empty"),
+        (["mine", "--from", "cosmoflow", "--keep-names"], 2, "cosmoflow is no trace"),
         (["mine.yaml"], 2, "help: write `dliosim new mine`; `dliosim import mine.yaml -o mine.dlio` makes"),
     ],
 )
@@ -201,6 +203,12 @@ def test_logs_of_a_job_are_read_as_such_and_results_are_no_data(
     assert main(["new", "mine", "--from", given]) == status
     assert said in capsys.readouterr().err
     assert not Path("mine.dlio").exists()
+
+
+def test_files_of_which_no_format_is_known_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("notes.txt").write_text("a")
+    assert main(["new", "mine", "--from", "notes.txt"]) == 0
+    assert "no format has the ending `.txt`: each file is a sample of raw bytes" in capsys.readouterr().err
 
 
 def test_files_that_are_left_out_and_archives_that_are_compressed_are_named(

@@ -122,7 +122,7 @@ def test_contents_of_plain_files_compress_as_theirs_do(
     made: dict[str, Callable[[int], bytes]] = {"zeros": bytes, "random": np.random.default_rng(3).bytes}
     for number in range(4):
         Path(f"mine/{number}.dat").write_bytes(made[shape](100_000))
-    data = generated(capsys)
+    data = generated(capsys, notes=1)
     assert (data.format, data.constant_size) == ("raw", 100_000)
     assert data.compressible == 1 if shape == "random" else data.compressible >= expected
 

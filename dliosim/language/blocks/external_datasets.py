@@ -22,7 +22,8 @@ from dliosim.model.dataset import UNKNOWN_SIZE
 
 #: Formats whose files need not say how large their samples are, or which of their axes counts samples.
 _MAY_SAY: Final = {"size": ("raw", "npy", "indexed"), "shape": ("raw", "npy", "npz", "indexed")}
-_BY_SUFFIX: Final = {
+#: Formats by the endings of files; files of any other ending are raw.
+FORMAT_OF_ENDING: Final = {
     ".h5": "hdf5", ".hdf5": "hdf5", ".he5": "hdf5", ".nc4": "hdf5", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord",
     ".npy": "npy", ".npz": "npz", ".csv": "csv", ".bin": "indexed", ".jpg": "jpeg", ".jpeg": "jpeg", ".png": "png",
     ".parquet": "parquet", ".tar": "tar",
@@ -54,9 +55,9 @@ def compile_existing(settings: Settings, seed: int) -> Dataset | None:
     suffix = PurePosixPath(source).suffix.lower()
     if source and settings.find_line("format") is None and not re.search("[a-z]", suffix):
         message, place = "these names do not say which format the files have", settings.setting_span("from files")
-        hint = f"name it: `format raw`, or {', '.join(sorted(set(_BY_SUFFIX.values())))}"
+        hint = f"name it: `format raw`, or {', '.join(sorted(set(FORMAT_OF_ENDING.values())))}"
         context.report(mistake("E215", message, place, "no ending", hint=hint))
-    form = fields.setdefault("format", _BY_SUFFIX.get(suffix, "raw"))
+    form = fields.setdefault("format", FORMAT_OF_ENDING.get(suffix, "raw"))
     refused = {head: "" for head in ("size", "shape") if form not in _MAY_SAY[head]}
     refused |= {one.keyword: one.phrase.fixed for one in fixed}
     for head, reason in refused.items():
