@@ -110,6 +110,9 @@ def test_all_large_shares_are_there_where_there_is_room_and_else_what_fits_in_on
     lines = lines_of(answered(epochs=(1,), reasons=(because(),)), phases=(*loops, *run().saves))
     (row,) = (line for line in lines if line.startswith("LOOP"))
     assert row.endswith("sync 6.7 % of epoch 1") and len(row) <= 80 and len(lines) == 8
+    late = tuple(replace(one, sync_wait_seconds=spread(0.0), oversleep_share=0.5) for one in epochs)
+    (row,) = (line for line in lines_of(answered(epochs=(1,)), phases=(replace(loop, epochs=late),)) if "LOOP" in line)
+    assert "rest " in row or "late wake-ups" in row
 
 
 def test_a_loop_that_storage_feeds_reads_what_it_asks_for() -> None:

@@ -26,6 +26,9 @@ _LARGE = 0.1
 #: Parts of the time are named from this share on, and no more than this many.
 _WORTH_A_WORD, _PARTS = 0.01, 3
 
+#: A rest below this share may be left out where it makes the line too long.
+_SMALL = 0.1
+
 #: Where bytes came from.
 _GOT_FROM = {"device": " from the device", "memory": " from memory, not from storage"}
 
@@ -139,10 +142,10 @@ def _verdict(answer: Answer, who: str = "accelerators ", what: str = " (only sto
 
 
 def _join_shares(shares: Sequence[tuple[str, float]]) -> Iterator[str]:
-    """Yield shares of the time as text: with the rest, so that they make a whole, and without it."""
+    """Yield shares of the time as text: with the rest, so that they make a whole, and without a small rest."""
     text, rest = ", ".join(text for text, _ in shares), 1.0 - math.fsum(share for _, share in shares)
     yield from ([f"{text}, rest {percent(rest, 2)}"] if rest >= _WORTH_A_WORD else [])
-    yield text
+    yield from ([text] if rest < _SMALL else [])
 
 
 def _shares(epochs: Sequence[EpochSummary], reads: str) -> list[tuple[str, float]]:
