@@ -1,4 +1,4 @@
-"""Rules about one result: a run, its loops, saves and restores, its machine; or a comparison.
+"""Rules about results: a run, its loops, saves and restores, its machine; a comparison; repetitions of a job.
 
 Sources: `MLPerf 6.6` is a section of MLPerf Storage's Submission_guidelines.md (v2.0), `MLPerf 4.3.1` a rule of its
 Rules.md, both in github.com/mlcommons/storage; `IO500 6` a submission rule (io500.org), `#109` an issue; `Hoefler 5` a
@@ -8,7 +8,7 @@ rule in Hoefler and Belli, "Scientific Benchmarking of Parallel Computing System
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ from dliosim.report.answer_sentences import sentence
 from dliosim.report.phase_titles import title_of
 from dliosim.report.reader.load import LoopResult
 from dliosim.report.reader.results import ComparisonResult
+from dliosim.report.run.repeats import CLOSE, main_figures, relative_spread
 from dliosim.report.run.warnings import describe_partial
 
 #: Severities: a figure with an objection is not fit to publish; a note is what a reviewer may ask.
@@ -38,7 +39,8 @@ class Rule:
     """A rule on what a reviewer would object to."""
 
     name: str  #: its name: `cold-share`
-    #: arguments of `check`: a `run`, `loop` or `comparison` with its answer, `machine` (run or comparison), `job`
+    #: arguments of `check`: a `run`; a `comparison` or a `loop` with its answer; `machine`, a run or a comparison; a
+    #: `limit`, a loop with `null_share`; a `job`, all runs of it
     subject: str
     severity: str  #: OBJECTION or NOTE
     source: str  #: the document that asks for it
@@ -47,15 +49,25 @@ class Rule:
     check: Check  #: finds the faults
 
 
-def rule(subject: str, severity: str, source: str, mend: str) -> Callable[[Check], Rule]:
-    """Make a rule of a function, whose name is that of the rule."""
-    return lambda check: Rule(check.__name__.replace("_", "-"), subject, severity, source, mend, check)
+#: All rules, in the order of this module: objections first.
+RULES: Final[list[Rule]] = []
+
+
+def rule(subject: str, severity: str, source: str, mend: str) -> Callable[[Check], None]:
+    """Add a function to the rules, whose name is that of the rule."""
+    return lambda check: RULES.append(Rule(check.__name__.replace("_", "-"), subject, severity, source, mend, check))
 
 
 #: How many times the memory of all nodes data must be, and a checkpoint (MLPerf's guidelines 6.6, rules 4.3.1).
 _DATA_TIMES, _CHECKPOINT_TIMES = 5, 3
-#: Epochs that count, at least.
-_FEWEST_EPOCHS: Final = 3
+#: Epochs that count, and runs of a job, at least. MLPerf Storage asks for five runs.
+_FEWEST: Final = 3
+#: From this share of the rate without I/O on, the tool is what was measured; from this utilization on, it is compute.
+_CEILING: Final = 0.9
+
+
+def _reasons(answer: Answer | ComparisonAnswer) -> str:
+    return "; ".join(map(sentence, answer.reasons))
 
 
 @rule("run", OBJECTION, "MLPerf 6.5", "on the storage itself, without --storage: {command}")
@@ -70,87 +82,6 @@ def partial_run(run: RunSummary) -> Iterator[str]:
     """Find a run that did not end."""
     if run.partial is not None:
         yield describe_partial(run.partial)
-
-
-@rule("run", OBJECTION, "MLPerf 4", "publish the figure as one that misses its bound")
-def expectation_missed(run: RunSummary) -> Iterator[str]:
-    """Find missed `expect` lines."""
-    yield from (f"missed: {result.text}" for result in run.expectations if result.is_missed)
-
-
-@rule("run", OBJECTION, "answer.md", "{command}")
-def verify_run(run: RunSummary) -> Iterator[str]:
-    """Find steps that compared what they read."""
-    if doubt := validity.doubt_of_checks(run):
-        yield f"{sentence(doubt)}: rates and utilization include it"
-
-
-@rule("run", OBJECTION, "IO500 6, MLPerf 4.3.2", "write `fsync on` in the checkpoint")
-def fsync_off(run: RunSummary) -> Iterator[str]:
-    """Find saves that memory took."""
-    yield from dict.fromkeys(f"{title_of(one)} has `fsync off`: memory took it" for one in run.saves if not one.fsync)
-
-
-@rule("run", OBJECTION, "MLPerf 4.3.1", "write `drop caches` before each `restore`")
-def restore_from_cache(run: RunSummary) -> Iterator[str]:
-    """Find restores of bytes that memory had."""
-    memory = _CHECKPOINT_TIMES * run.environment.whole_memory_per_node * run.nodes
-    for phase in run.restores:
-        asked, given, share = phase.verb.bytes_once, phase.verb.device_bytes, phase.verb.resident_share
-        if given is None and share is None:
-            part = 0.0 if asked < memory else 1.0
-        else:
-            part = 1 - (share or 0.0) if given is None else share_of_device(given, asked, 0)
-        if share_source(part) != "device" or run.is_stored_on(phase, MEMORY_KINDS):
-            known = "is not known to have come" if given is None else f"came by {percent(part, 2)}"
-            yield f"{title_of(phase)}: what it read, {size(asked, 3)}, {known} from the device"
-
-
-@rule("run", OBJECTION, "MLPerf 4.3.5", "name the part with each figure, or save all: -D scale=1, no `subset`")
-def part_of_model(run: RunSummary) -> Iterator[str]:
-    """Find saves of parts of a model."""
-    yield from dict.fromkeys(f"{title_of(one)} is a part: {one.part_of}" for one in run.saves if one.part_of)
-
-
-@rule("run", OBJECTION, "Hoefler 9", "name what was granted: dliosim report --full RESULTS")
-def hints_refused(run: RunSummary) -> Iterator[str]:
-    """Find striping and hints that were not granted."""
-    notes = [note for phase in run.phases for note in phase.notes if "striping" in note]
-    hints = [f"{key}={asked} was not granted" for phase in run.phases for key, asked, _ in phase.hints_refused]
-    yield from dict.fromkeys([*notes, *hints])
-
-
-@rule("run", NOTE, "MLPerf 3.1.2", "{whole}")
-def scale(run: RunSummary) -> Iterator[str]:
-    """Find workloads smaller than published."""
-    declared = re.search(r"^\s*param\s+scale\s*=\s*(\d+).*1 is the (?:published|real) size", run.pattern, re.MULTILINE)
-    times = dict(run.overrides).get("scale", declared[1]) if declared else "1"
-    if times != "1":
-        yield f"scale={times} shrinks the published workload"
-
-
-@rule("machine", NOTE, "Hoefler 9", "use no more ranks than cores, on a quiet node, or name it")
-def load_of_cores(result: RunSummary | ComparisonResult) -> Iterator[str]:
-    """Find more ranks than cores, or other work on them."""
-    node = result.environment
-    if node.is_oversubscribed or node.was_busy:
-        ranks, cores = count(node.ranks_per_node, "rank"), count(node.cores_per_node, "core")
-        yield f"{ranks} on {cores} of a node, load average {number(node.load_average, 3)} in the minute before"
-
-
-@rule("machine", NOTE, "MLPerf 3.4.2, 4.4.2", "add --output DIR, with a directory on another file system")
-def results_place(result: RunSummary | ComparisonResult) -> Iterator[str]:
-    """Find results on the file system of the data."""
-    place = dict(result.environment.details).get(RESULTS_ON, "a file system that is not recorded")
-    if place != OTHER_MOUNT:
-        yield f"results were written to {place}"
-
-
-@rule("comparison", OBJECTION, "compare.md", "{advice}")
-def no_winner(result: ComparisonResult, answer: ComparisonAnswer) -> Iterator[str]:
-    """Find comparisons without an answer, or on a described storage."""
-    if answer.use is None or result.modelled:
-        yield f"{result.modelled or answer.verdict}: {_reasons(answer)}"
 
 
 @rule("loop", OBJECTION, "MLPerf 6.6", "{advice}")
@@ -172,11 +103,25 @@ def working_set(loop: LoopResult, answer: Answer) -> Iterator[str]:
         yield f"an epoch reads {size(asked, 3)} on nodes with {size(memory, 3)} of memory, and reads are not counted"
 
 
-@rule("loop", NOTE, "MLPerf 6.6", "name the memory of servers, and how caches were kept out")
-def server_cache(loop: LoopResult, answer: Answer) -> Iterator[str]:
-    """Find reads uncounted, or by a server."""
-    if answer.source == "unknown" or any(reason.kind == "server" for reason in answer.reasons):
-        yield _reasons(answer)
+@rule("run", OBJECTION, "MLPerf 4.3.1", "write `drop caches` before each `restore`")
+def restore_from_cache(run: RunSummary) -> Iterator[str]:
+    """Find restores of bytes that memory had."""
+    memory = _CHECKPOINT_TIMES * run.environment.whole_memory_per_node * run.nodes
+    for phase in run.restores:
+        asked, given, share = phase.verb.bytes_once, phase.verb.device_bytes, phase.verb.resident_share
+        if given is None and share is None:
+            part = 0.0 if asked < memory else 1.0
+        else:
+            part = 1 - (share or 0.0) if given is None else share_of_device(given, asked, 0)
+        if share_source(part) != "device" or run.is_stored_on(phase, MEMORY_KINDS):
+            known = "is not known to have come" if given is None else f"came by {percent(part, 2)}"
+            yield f"{title_of(phase)}: what it read, {size(asked, 3)}, {known} from the device"
+
+
+@rule("run", OBJECTION, "IO500 6, MLPerf 4.3.2", "write `fsync on` in the checkpoint")
+def fsync_off(run: RunSummary) -> Iterator[str]:
+    """Find saves that memory took."""
+    yield from dict.fromkeys(f"{title_of(one)} has `fsync off`: memory took it" for one in run.saves if not one.fsync)
 
 
 @rule("loop", OBJECTION, "answer.md", "{advice}")
@@ -194,26 +139,12 @@ def core_waits(loop: LoopResult, answer: Answer) -> Iterator[str]:
         yield sentence(doubt)
 
 
-@rule("loop", NOTE, "metrics.md", "quote storage-limited utilization, or on a quiet machine: {command}")
-def oversleep(loop: LoopResult, answer: Answer) -> Iterator[str]:
-    """Find late compute."""
-    if doubt := validity.doubt_of_oversleep(loop.phases):
-        yield f"{sentence(doubt)}: rates include that"
-
-
 @rule("loop", OBJECTION, "MLPerf 7", "use more samples, or more epochs")
 def few_steps(loop: LoopResult, answer: Answer) -> Iterator[str]:
     """Find too few steps."""
     steps, _ = validity.count_steps(loop.answer_epochs)
     if steps < validity.LEAST_STEPS and answer.verdict != CANNOT_SAY:
         yield f"{count(steps, 'step')} after the first of an epoch; at least {validity.LEAST_STEPS} are needed"
-
-
-@rule("loop", NOTE, "Hoefler 5", "put `drop caches` and the loop in a `repeat`, or: {uncached}")
-def few_epochs(loop: LoopResult, answer: Answer) -> Iterator[str]:
-    """Find fewer than 3 epochs that count."""
-    if len(answer.epochs) < _FEWEST_EPOCHS:
-        yield f"{len(answer.epochs)} of {count(len(loop.epochs), 'epoch')} counted"
 
 
 @rule("loop", OBJECTION, "IO500 #109", "name the memory or path that gave the bytes, or read more data")
@@ -225,13 +156,111 @@ def link_speed(loop: LoopResult, answer: Answer) -> Iterator[str]:
         yield f"{size(rate, 3)}/s on {count(loop.run.nodes, 'node')}, whose links carry {size(links, 3)}/s each"
 
 
-def _reasons(answer: Answer | ComparisonAnswer) -> str:
-    return "; ".join(map(sentence, answer.reasons))
+@rule("run", OBJECTION, "answer.md", "{command}")
+def verify_run(run: RunSummary) -> Iterator[str]:
+    """Find steps that compared what they read."""
+    if doubt := validity.doubt_of_checks(run):
+        yield f"{sentence(doubt)}: rates and utilization include it"
 
 
-#: The rules of this module.
-RULES: Final = (
-    *(no_storage, partial_run, cold_share, working_set, restore_from_cache, fsync_off, no_verdict, core_waits),
-    *(few_steps, link_speed, verify_run, expectation_missed, part_of_model, hints_refused, no_winner),
-    *(server_cache, few_epochs, oversleep, load_of_cores, results_place, scale),
-)
+@rule("run", OBJECTION, "MLPerf 4", "publish the figure as one that misses its bound")
+def expectation_missed(run: RunSummary) -> Iterator[str]:
+    """Find missed `expect` lines."""
+    yield from (f"missed: {result.text}" for result in run.expectations if result.is_missed)
+
+
+@rule("run", OBJECTION, "MLPerf 4.3.5", "name the part with each figure, or save all: -D scale=1, no `subset`")
+def part_of_model(run: RunSummary) -> Iterator[str]:
+    """Find saves of parts of a model."""
+    yield from dict.fromkeys(f"{title_of(one)} is a part: {one.part_of}" for one in run.saves if one.part_of)
+
+
+@rule("run", OBJECTION, "Hoefler 9", "name what was granted: dliosim report --full RESULTS")
+def hints_refused(run: RunSummary) -> Iterator[str]:
+    """Find striping and hints that were not granted."""
+    notes = [note for phase in run.phases for note in phase.notes if "striping" in note]
+    hints = [f"{key}={asked} was not granted" for phase in run.phases for key, asked, _ in phase.hints_refused]
+    yield from dict.fromkeys([*notes, *hints])
+
+
+@rule("comparison", OBJECTION, "compare.md", "{advice}")
+def no_winner(result: ComparisonResult, answer: ComparisonAnswer) -> Iterator[str]:
+    """Find comparisons without an answer, or on a described storage."""
+    if answer.use is None or result.modelled:
+        yield f"{result.modelled or answer.verdict}: {_reasons(answer)}"
+
+
+@rule("job", OBJECTION, "Hoefler 5", "repeat it with another --output, and audit all of them: {command}")
+def few_runs(runs: Sequence[RunSummary]) -> Iterator[str]:
+    """Find fewer than 3 runs."""
+    if len(runs) < _FEWEST:
+        yield f"{count(len(runs), 'run')} of this job: MLPerf Storage asks for five"
+
+
+@rule("job", OBJECTION, "MLPerf 6.7", "repeat all of them on a quiet machine, for longer")
+def wide_spread(runs: Sequence[RunSummary]) -> Iterator[str]:
+    """Find repetitions that differ by over 5 %."""
+    for title, values in main_figures(runs).items():
+        if (spread := relative_spread(values)) > CLOSE:
+            yield f"{title}: {count(len(runs), 'run')} differ by {percent(spread, 2)} of their mean"
+
+
+@rule("limit", OBJECTION, "Hoefler 11", "use larger samples or fewer ranks a node, or quote utilization alone")
+def tool_ceiling(loop: LoopResult, share: float | None) -> Iterator[str]:
+    """Find rates within 10 % of those without I/O."""
+    if share is not None and share >= _CEILING > (aggregate.utilization(loop.answer_epochs) or 0.0):
+        yield f"I/O made it {number(1 / share, 3)} times as long: the tool was measured, not storage"
+
+
+@rule("loop", NOTE, "MLPerf 6.6", "name the memory of servers, and how caches were kept out")
+def server_cache(loop: LoopResult, answer: Answer) -> Iterator[str]:
+    """Find reads uncounted, or by a server."""
+    if answer.source == "unknown" or any(reason.kind == "server" for reason in answer.reasons):
+        yield _reasons(answer)
+
+
+@rule("loop", NOTE, "Hoefler 5", "put `drop caches` and the loop in a `repeat`, or: {uncached}")
+def few_epochs(loop: LoopResult, answer: Answer) -> Iterator[str]:
+    """Find fewer than 3 epochs that count."""
+    if len(answer.epochs) < _FEWEST:
+        yield f"{len(answer.epochs)} of {count(len(loop.epochs), 'epoch')} counted"
+
+
+@rule("loop", NOTE, "metrics.md", "quote storage-limited utilization, or on a quiet machine: {command}")
+def oversleep(loop: LoopResult, answer: Answer) -> Iterator[str]:
+    """Find late compute."""
+    if doubt := validity.doubt_of_oversleep(loop.phases):
+        yield f"{sentence(doubt)}: rates include that"
+
+
+@rule("machine", NOTE, "Hoefler 9", "use no more ranks than cores, on a quiet node, or name it")
+def load_of_cores(result: RunSummary | ComparisonResult) -> Iterator[str]:
+    """Find more ranks than cores, or other work on them."""
+    node = result.environment
+    if node.is_oversubscribed or node.was_busy:
+        ranks, cores = count(node.ranks_per_node, "rank"), count(node.cores_per_node, "core")
+        yield f"{ranks} on {cores} of a node, load average {number(node.load_average, 3)} in the minute before"
+
+
+@rule("machine", NOTE, "MLPerf 3.4.2, 4.4.2", "add --output DIR, with a directory on another file system")
+def results_place(result: RunSummary | ComparisonResult) -> Iterator[str]:
+    """Find results on the file system of the data."""
+    place = dict(result.environment.details).get(RESULTS_ON, "a file system that is not recorded")
+    if place != OTHER_MOUNT:
+        yield f"results were written to {place}"
+
+
+@rule("run", NOTE, "MLPerf 3.1.2", "{whole}")
+def scale(run: RunSummary) -> Iterator[str]:
+    """Find workloads smaller than published."""
+    declared = re.search(r"^\s*param\s+scale\s*=\s*(\d+).*1 is the (?:published|real) size", run.pattern, re.MULTILINE)
+    times = dict(run.overrides).get("scale", declared[1]) if declared else "1"
+    if times != "1":
+        yield f"scale={times} shrinks the published workload"
+
+
+@rule("limit", NOTE, "Hoefler 11", "audit these together with the results of: {command} --null")
+def no_null_run(loop: LoopResult, share: float | None) -> Iterator[str]:
+    """Find loops without a run by --null."""
+    if share is None:
+        yield "no run without I/O shows the limit of the tool"

@@ -7,28 +7,31 @@ from pathlib import Path
 from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
 
-from dliosim.audit.repetitions import find_job, list_figures
+from dliosim.audit.verdict import find_repetitions
 from dliosim.errors import DliosimError, UsageError
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.results.file_phases import FilePhase, SavePhase
 from dliosim.measure.results.machine import LINK_SPEED
-from dliosim.measure.results.run_summary import Answer, RunSummary
-from dliosim.model import Dataset, Job, Workload
+from dliosim.measure.results.run_summary import RunSummary
+from dliosim.model import Job, Workload
 from dliosim.readable import count, percent, size
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun
 from dliosim.report.run.conditions import cache_state
+from dliosim.report.run.repeats import main_figures
 from dliosim.report.text_table import SCREEN, wrap_text
 
 
 def describe_setup(results: Sequence[SavedRun | SavedComparison]) -> str:
     """Return the paragraph on one run, or on repetitions of it; UsageError for anything else."""
-    runs = [one for one in results if isinstance(one, SavedRun)]
-    if len(runs) < len(results) or len(find_job(runs[0], runs).repetitions) < len(runs):
+    saved = [one for one in results if isinstance(one, SavedRun)]
+    runs = [one.run for one in saved]
+    if len(runs) < len(results) or len(find_repetitions(runs[0], runs)) < len(runs):
         raise UsageError("--text describes one run with I/O, or repetitions of it: these results are others")
-    run, loops = runs[0].run, [text for loop in runs[0].loops for text in _describe_loop(loop)]
-    verbs = map(_describe_verb, group_phases([*run.saves, *run.restores]))
-    parts = [*_describe_machine(run), *_describe_data(run), *loops, *verbs, *_describe_repetitions(runs)]
+    parts = [*_describe_machine(runs[0]), *_describe_data(runs[0])]
+    parts += [text for loop in saved[0].loops for text in _describe_loop(loop)]
+    parts += map(_describe_verb, group_phases([*runs[0].saves, *runs[0].restores]))
+    parts += _describe_repetitions(runs)
     return wrap_text(" ".join(parts), "", "", SCREEN) + "\n"
 
 
@@ -50,8 +53,13 @@ def _describe_data(run: RunSummary) -> Iterator[str]:
     workload = _compile_again(run)
     if workload is None:
         yield "Files, samples, format and layout of the data are unknown: the pattern in the results is not all of it."
+        return
     written = {phase.name: phase.verb.bytes_moved for phase in run.files if phase.kind == "prepare"}
-    yield from (_describe_dataset(one, written.get(one.name)) for one in (workload.datasets if workload else ()))
+    for one in workload.datasets:
+        amount = f"{count(one.samples, 'sample')} in {count(one.layout.files, 'file')} ({one.layout.kind})"
+        stored = size(written[one.name]) if written.get(one.name) else "bytes unknown, as an earlier run wrote them"
+        packed = f", compressed by {one.compress.codec}" if one.compress else ""
+        yield f"Data set {one.name} had {amount}, {stored}, in format {one.format}{packed}."
 
 
 def _compile_again(run: RunSummary) -> Workload | None:
@@ -66,24 +74,16 @@ def _compile_again(run: RunSummary) -> Workload | None:
     return workload if workload.digest() == run.digest else None
 
 
-def _describe_dataset(dataset: Dataset, written: int | None) -> str:
-    amount = f"{count(dataset.samples, 'sample')} in {count(dataset.layout.files, 'file')} ({dataset.layout.kind})"
-    stored = size(written) if written else "bytes unknown, as an earlier run wrote them"
-    packed = f", compressed by {dataset.compress.codec}" if dataset.compress else ""
-    return f"Data set {dataset.name} had {amount}, {stored}, in format {dataset.format}{packed}."
-
-
 def _describe_loop(loop: LoopResult) -> Iterator[str]:
     phase = loop.phases[0]
     ahead = f"{count(phase.readers, 'reader')} a rank, {count(phase.prefetch, 'batch', 'batches')} ahead"
     caches = f"cache {phase.cache or 'unknown'}, {cache_state(phase)}"
     yield f"{loop.title} read by {phase.api or 'an unknown api'} ({caches}; {ahead})."
-    if loop.answer is not None:
-        yield from _describe_answer(loop.answer, len(loop.epochs))
-
-
-def _describe_answer(answer: Answer, epochs: int) -> Iterator[str]:
-    yield f"Figures are those of {name_epochs(answer.epochs)} of {epochs}; source of the bytes: {answer.source}."
+    answer = loop.answer
+    if answer is None:
+        return
+    counted = f"{name_epochs(answer.epochs)} of {len(loop.epochs)}"
+    yield f"Figures are those of {counted}; source of the bytes: {answer.source}."
     if alone := answer.storage_utilization:
         interval = f"95 % interval {percent(alone.low, 3)} to {percent(alone.high, 3)}"
         yield f"Storage-limited utilization was {percent(alone.mean, 3)} ({interval}; goal {percent(answer.goal, 2)})."
@@ -97,10 +97,8 @@ def _describe_verb(phases: Sequence[FilePhase]) -> str:
     return f"{title_of(first)} ran {count(len(phases), 'time')}, {size(first.verb.bytes, 3)} by {first.api}{synced}."
 
 
-def _describe_repetitions(runs: Sequence[SavedRun]) -> Iterator[str]:
-    figures = [list_figures(one) for one in runs]
-    yield f"The job ran {count(len(runs), 'time')}, first at {min(one.run.started for one in runs)}."
-    for title in figures[0] if len(runs) > 1 else ():
-        values = [one.get(title, 0.0) for one in figures]
+def _describe_repetitions(runs: Sequence[RunSummary]) -> Iterator[str]:
+    yield f"The job ran {count(len(runs), 'time')}, first at {min(run.started for run in runs)}."
+    for title, values in main_figures(runs).items() if len(runs) > 1 else ():
         if mean := fmean(values):
             yield f"Their figure of {title} had a standard deviation of {percent(stdev(values) / mean, 2)} of its mean."

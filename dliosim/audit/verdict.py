@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from statistics import fmean
+from typing import Any
 
-from dliosim.audit import repetitions, rules
-from dliosim.audit.rules import OBJECTION, Rule
+from dliosim.audit.rules import OBJECTION, RULES, Rule
 from dliosim.measure.answers.advice import command_line
+from dliosim.measure.figures import aggregate
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.readable import count
 from dliosim.report.answer_sentences import sentence
@@ -18,9 +19,6 @@ from dliosim.report.files.results import copy_members
 from dliosim.report.phase_titles import group_by
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun
 from dliosim.report.text_table import wrap_text
-
-#: All rules, objections first.
-RULES: Final = tuple(sorted((*rules.RULES, *repetitions.RULES), key=lambda rule: rule.severity != OBJECTION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,45 +46,85 @@ class Audit:
     @property
     def verdict(self) -> str:
         """Return the verdict in a few words."""
-        notes = count(len(self.findings) - self.objections, "note")
-        verdict = count(self.objections, "objection") if self.objections else "fit to publish: no objection"
-        return "not judged: shows the limit of the tool" if self.is_limit else f"{verdict}, {notes}"
+        if self.is_limit:
+            return "not judged: shows the limit of the tool"
+        found = count(self.objections, "objection") if self.objections else "fit to publish: no objection"
+        return f"{found}, {count(len(self.findings) - self.objections, 'note')}"
 
 
 def audit_results(results: Sequence[SavedRun | SavedComparison]) -> list[Audit]:
     """Return the audit of each result; a run without I/O is not judged next to a run of its job with I/O."""
-    return [_audit_result(one, [each for each in results if isinstance(each, SavedRun)]) for one in results]
+    runs = [one for one in results if isinstance(one, SavedRun)]
+    return [_audit_run(one, runs) if isinstance(one, SavedRun) else _audit_comparison(one) for one in results]
 
 
-def _audit_result(saved: SavedRun | SavedComparison, runs: Sequence[SavedRun]) -> Audit:
-    if isinstance(saved, SavedComparison):
-        found = saved.comparison
-        return Audit(saved, tuple(_apply_rules({"machine": [(found,)], "comparison": [(found, found.answer)]})))
-    run, job = saved.run, repetitions.find_job(saved, runs)
-    if run.null and job.repetitions:
+def _audit_comparison(saved: SavedComparison) -> Audit:
+    found = saved.comparison
+    return Audit(saved, tuple(_apply_rules({"machine": [(found,)], "comparison": [(found, found.answer)]}, None)))
+
+
+def _audit_run(saved: SavedRun, runs: Sequence[SavedRun]) -> Audit:
+    run, repetitions = saved.run, find_repetitions(saved.run, [one.run for one in runs])
+    if run.null and repetitions:
         return Audit(saved, (), is_limit=True)
-    loops = [(one, one.answer) for one in repetitions.list_loops(saved)]
-    subjects = {"run": [(run,)], "machine": [(run,)], "loop": loops, "job": [] if run.null else [(job,)]}
+    nulls = [one for one in runs if one.run.null and _job_of(one.run) == _job_of(run)]
+    loops = [one for one in saved.loops if one.answer is not None and one.answer.source != "null"]
+    subjects: dict[str, list[tuple[Any, ...]]] = {
+        "run": [(run,)],
+        "machine": [(run,)],
+        "loop": [(one, one.answer) for one in loops],
+        "limit": [(one, null_share(one, nulls)) for one in loops],
+        "job": [] if run.null else [(repetitions,)],
+    }
     return Audit(saved, tuple(_apply_rules(subjects, run)))
 
 
-def _apply_rules(subjects: dict[str, Any], run: RunSummary | None = None) -> Iterator[Finding]:
-    """Yield the faults that the rules find in subjects; those with an answer have it as the second argument."""
+def find_repetitions(run: RunSummary, runs: Sequence[RunSummary]) -> list[RunSummary]:
+    """Return the runs of the same job with I/O on the same file systems; of one without I/O on any file systems."""
+    again = [one for one in runs if _job_of(one) == _job_of(run) and not one.null]
+    return again if run.null else [one for one in again if _list_places(one) == _list_places(run)]
+
+
+def _job_of(run: RunSummary) -> tuple[str | int, ...]:
+    return run.digest, run.ranks, run.nodes, run.modelled
+
+
+def _list_places(run: RunSummary) -> list[tuple[str, str, str]]:
+    return [(place.root, place.kind, place.directory) for place in run.environment.file_systems]
+
+
+def null_share(loop: LoopResult, nulls: Sequence[SavedRun]) -> float | None:
+    """Return the time of a loop without I/O / with I/O; None if it is not known."""
+    known = [(one.null_seconds, one.seconds) for one in loop.answer_epochs if one.null_seconds and one.seconds]
+    if len(known) == len(loop.answer_epochs):
+        return sum(null for null, _ in known) / sum(whole for _, whole in known)
+    rate, *rates = (
+        aggregate.samples_per_second(one.answer_epochs) or 0.0
+        for one in (loop, *(each for null in nulls for each in null.loops if each.title == loop.title))
+    )
+    return rate / fmean(rates) if any(rates) else None
+
+
+def _apply_rules(subjects: Mapping[str, Sequence[tuple[Any, ...]]], run: RunSummary | None) -> Iterator[Finding]:
+    """Yield the faults that the rules find in subjects, by the names of `Rule.subject`."""
     for rule in RULES:
         for subject in subjects.get(rule.subject, ()):
             title = f"{subject[0].title}: " if isinstance(subject[0], LoopResult) else ""
-            advice = [f"{sentence(one)}: {one.command}" for answer in subject[1:] for one in answer.advice]
-            mend = {"advice": advice[0].removesuffix(": ") if advice else "read more data than memory holds"}
-            mend |= _list_commands(run, subject[0]) if run else {}
-            yield from (Finding(rule, title + text, rule.mend.format_map(mend)) for text in rule.check(*subject))
+            mend = rule.mend.format_map(_list_cures(run, subject[0]))
+            yield from (Finding(rule, title + text, mend) for text in rule.check(*subject))
 
 
-def _list_commands(run: RunSummary, subject: object) -> dict[str, str]:
-    """Return the commands of `Rule.mend`: about the loop of a subject, else about the first one."""
-    phases = subject.phases if isinstance(subject, LoopResult) else run.loops
-    uncached = f"{phases[0].name}.cache=off" if phases else ""
-    overrides = {"command": "", "uncached": uncached, "whole": "scale=1"}
-    return {name: command_line(run, one, without=("--null", "--with-null")) for name, one in overrides.items()}
+def _list_cures(run: RunSummary | None, subject: Any) -> dict[str, str]:
+    """Return the texts of `Rule.mend`: commands are about the loop of a subject, else about the first one."""
+    answer = getattr(subject, "answer", None)
+    advice = [f"{sentence(one)}: {one.command}".removesuffix(": ") for one in (answer.advice if answer else ())]
+    cures = {"advice": advice[0] if advice else "read more data than memory holds"}
+    if run is not None:
+        phases = subject.phases if isinstance(subject, LoopResult) else run.loops
+        uncached = f"{phases[0].name}.cache=off" if phases else ""
+        overrides = {"command": "", "uncached": uncached, "whole": "scale=1"}
+        cures |= {name: command_line(run, one, without=("--null", "--with-null")) for name, one in overrides.items()}
+    return cures
 
 
 def audit_text(audits: Sequence[Audit]) -> str:
