@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -20,13 +20,13 @@ from dliosim.errors import HELP, UsageError
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.mlperf.rules import Case, find_changes, judge_rules, read_rules
-from dliosim.mlperf.sizing import DatasetSize, define_size, multiply_dataset, size_dataset
+from dliosim.mlperf.sizing import define_size, multiply_dataset, size_dataset
 from dliosim.model import Job, Workload
 from dliosim.plan.forecast.forecast import forecast, loops_of
 from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.samples.sample_index import concat_indexes
 from dliosim.readable import count, size
-from dliosim.report.files.results import RESULTS
+from dliosim.report.files.results import RESULTS, copy_members
 from dliosim.report.reader.results import read_run
 from dliosim.report.text_table import SCREEN, wrap_text
 from dliosim.units import format_bytes
@@ -52,34 +52,35 @@ def size_command(parsed: SimpleNamespace) -> int:
     """Print how many samples and files each rule asks for, and the -D to use; return 0. Raises UsageError."""
     path, values, job = find_pattern(parsed.pattern, parsed.override), parse_values(parsed), make_job(parsed)
     workload, planned = _plan_steps(parsed, path, values, job)
-    sizes, left_out = list[DatasetSize](), list[str]()
+    sizes, pairs, left_out = list[dict[str, Any]](), list[tuple[str, str]](), list[str]()
     for name in dict.fromkeys(loop.dataset for loop in loops_of(workload.verbs) if loop.dataset):
         needed = parsed.times * parsed.memory * job.nodes
         try:
-            sizes.append(size_dataset(workload, workload.dataset(name), needed, parsed.steps))
+            found, define = size_dataset(workload, workload.dataset(name), needed, parsed.steps)
         except UsageError as error:
             left_out.append(error.message)
+        else:
+            sizes, pairs = [*sizes, found], [*pairs, *define]
     if not sizes and not planned.states:
         raise UsageError((left_out or [f"{workload.name}: no loop reads a data set, and nothing is saved"])[0])
-    define = [one for each in sizes for one in each.define]
+    defined = [f"{name}={value}" for name, value in pairs]
     try:
-        _plan(parsed, path, [*values, *_pairs(define)], job)
+        _plan(parsed, path, [*values, *pairs], job)
     except PatternError as error:
-        text = f"the pattern does not take -D {' -D '.join(map(quote_word, define))}: {error.diagnostics[0].message}"
+        text = f"the pattern does not take -D {' -D '.join(map(quote_word, defined))}: {error.diagnostics[0].message}"
         raise UsageError(f"{text}{HELP}`dliosim check {quote_word(parsed.pattern)} -D ...` shows where") from error
     limit = _SAVED_TIMES * parsed.memory
-    saved = ((one, one.bytes / job.nodes) for one in planned.states)
     content = {
         "schema_version": _VERSION,
         "name": workload.name,
         "scale": workload.scale,
-        "datasets": [asdict(one) for one in sizes],
-        "define": [*parsed.define, *define],
+        "datasets": sizes,
+        "define": [*parsed.define, *defined],
         "left_out": left_out,
         "checkpoints": [
-            {"checkpoint": one.checkpoint, "bytes": one.bytes, "part_of": one.part_of}
-            | {"node_bytes": each, "needed_node_bytes": limit, "drop_caches": each < limit}
-            for one, each in saved
+            copy_members(one, "checkpoint", "bytes", "part_of")
+            | {"node_bytes": one.bytes / job.nodes, "drop_caches": one.bytes / job.nodes < limit}
+            for one in planned.states
         ],
     }
     print_text(json.dumps(content) + "\n" if parsed.json else "\n".join([*_size_lines(parsed, job, content), ""]))
@@ -87,8 +88,7 @@ def size_command(parsed: SimpleNamespace) -> int:
 
 
 def _size_lines(parsed: SimpleNamespace, job: Job, content: dict[str, Any]) -> Iterator[str]:
-    place = f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"
-    yield f"{content['name']}  {place} of {format_bytes(int(parsed.memory))}"
+    yield f"{content['name']}  {_describe_job(job)} of {format_bytes(int(parsed.memory))}"
     if content["scale"] > 1:
         yield f"scale={content['scale']} shrinks the published workload; -D scale=1 sizes all of it"
     asked = {"by_memory": f"{parsed.times} x the memory of all nodes", "by_steps": f"{parsed.steps} steps an epoch"}
@@ -100,7 +100,7 @@ def _size_lines(parsed: SimpleNamespace, job: Job, content: dict[str, Any]) -> I
         part = f" ({one['part_of']})" * bool(one["part_of"])
         then = "drop caches between save and restore" if one["drop_caches"] else "no cache has all of it"
         yield f"\n{one['checkpoint']}: {size(one['bytes'])}{part}, {size(one['node_bytes'])} a node"
-        yield f"  {_SAVED_TIMES} x the memory of a node is {size(one['needed_node_bytes'])}: {then}"
+        yield f"  {_SAVED_TIMES} x the memory of a node is {size(_SAVED_TIMES * parsed.memory)}: {then}"
     yield from (f"\nleft out: {text}" for text in content["left_out"])
     if content["datasets"]:
         words = [parsed.pattern, *parsed.override, "--ranks", str(job.ranks), "--nodes", str(job.nodes)]
@@ -108,8 +108,8 @@ def _size_lines(parsed: SimpleNamespace, job: Job, content: dict[str, Any]) -> I
         yield f"\ndliosim plan {' '.join(map(quote_word, words))}"
 
 
-def _pairs(define: Sequence[str]) -> Values:
-    return [(name, value) for name, _, value in (one.partition("=") for one in define)]
+def _describe_job(job: Job) -> str:
+    return f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"
 
 
 def _plan(parsed: SimpleNamespace, path: Path, values: Values, job: Job) -> tuple[Workload, Forecast]:
@@ -127,8 +127,8 @@ def _plan_steps(parsed: SimpleNamespace, path: Path, values: Values, job: Job) -
         if {one.code for one in error.diagnostics if one.is_error} != {"E201"}:
             raise
         alone = [one for one in _plan(parsed, path, values, Job(1))[0].datasets if not one.source]
-        more = [one for each in alone for one in define_size(multiply_dataset(each, job.ranks))]
-        return _plan(parsed, path, [*values, *_pairs(more)], job)
+        more = [pair for one in alone for pair in define_size(multiply_dataset(one, job.ranks))]
+        return _plan(parsed, path, [*values, *more], job)
 
 
 def check_rules(parsed: SimpleNamespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from statistics import fmean
 from typing import Any, Final, TypeAlias
 
 from dliosim.language.unparse import list_phrases
+from dliosim.measure.results.machine import OTHER_MOUNT, RESULTS_ON
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.mlperf.sizing import count_data
 from dliosim.model import Dataset, DropCaches, Loop, Restore, Save, Workload
@@ -21,9 +23,8 @@ from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Forecast
 
-#: Names and values of a figure, at least one; or a sentence that says why it is not known.
-Figure: TypeAlias = "list[tuple[str, Any]] | str"
-
+#: Names and values of a figure; a value is None if it is not known.
+Figure: TypeAlias = list[tuple[str, Any]]
 
 #: A row of a data file. `id`, `name`, `text`, `source` and `date` say which rule it is, and where it is written; `of`
 #: is what it is about (training, checkpointing); `figure`, `kind` and `value` are a key of `FIGURES` and its bound. An
@@ -54,15 +55,15 @@ class Case:
         return [*flatten_verbs(self.workload.verbs)]
 
     @property
+    def ranks(self) -> int:
+        """Ranks of the job."""
+        return self.forecast.ranks
+
+    @property
     def states(self) -> dict[str, int]:
         """Bytes of the checkpoints that `save` saves, by name."""
         names = {verb.checkpoint for verb, _ in self.verbs if isinstance(verb, Save)}
         return {state.checkpoint: state.bytes for state in self.forecast.states if state.checkpoint in names}
-
-    @property
-    def ranks(self) -> int:
-        """Ranks of the job."""
-        return self.workload.job.ranks
 
 
 def read_rules(version: str) -> list[Rule]:
@@ -103,43 +104,39 @@ def _judge_rule(case: Case, rule: Rule) -> tuple[bool | None, str]:
     if isinstance(bound, dict):
         keys = (key for key in bound if name.startswith(key) or key == case.workload.accelerator)
         bound = bound.get(next(keys, "others"))
-    found = FIGURES[rule["figure"]](case, rule) or "nothing is saved"
-    if isinstance(found, str) or bound is None:
-        return None, found if isinstance(found, str) else f"there is no bound for `{name}`"
-    holds, undecided = KINDS[rule["kind"]], rule.get("undecided")
-    judged = [(None if one == undecided else holds(one, bound), what, one) for what, one in found]
+    if bound is None:
+        return None, f"there is no bound for `{name}`"
+    holds, unknown = KINDS[rule["kind"]], (None, rule.get("undecided"))
+    found = FIGURES[rule["figure"]](case, rule) or [("bytes that are saved", None)]
+    judged = [(None if one in unknown else holds(one, bound), what, one) for what, one in found]
     verdict, what, value = min(judged, key=lambda one: (one[0] is not False, one[0] is not None))
     if verdict is False and "unless" in rule:
         return _judge_rule(case, dict(zip(("figure", "kind", "value"), rule["unless"], strict=True)))
-    if isinstance(value, bool):
-        return verdict, f"{what}: {'yes' if value else 'no'}"
+    if value is None or isinstance(value, bool):
+        return verdict, f"{what}: { {None: 'not known', True: 'yes', False: 'no'}[value] }"
     asked = f"{rule['kind']} {' or '.join(map(str, bound if isinstance(bound, list) else [bound]))}"
     return verdict, f"{what}: {f'{value:.6g}' if isinstance(value, float) else value} (asked: {asked})"
 
 
-_NO_MEMORY: Final = "give the memory of a node, as `--memory 512GiB`"
-_NO_RUNS: Final = "only results of runs say this: `dliosim check RESULTS --rules ...`"
+_NO_MEMORY: Final = [("memory of a node (`--memory 512GiB`)", None)]
+_NO_RUNS: Final = [("results of runs (`dliosim check RESULTS --rules ...`)", None)]
 
 
 def _data_in_memories(case: Case, _: Rule) -> Figure:
     if case.memory is None:
         return _NO_MEMORY
-    stored = {one.name: one.bytes.total for one in reversed(case.forecast.phases)}
-    stored |= {one.name: one.bytes for one in case.forecast.storage if one.kind == "dataset"}
-    amounts = [(one.name, count_data(one, stored.get(one.name, stored[loop.name]))) for loop, one in case.training]
-    return [(f"{name} / memory of all nodes", held / case.memory / case.workload.job.nodes) for name, held in amounts]
+    stored = {one.name: one.bytes for one in case.forecast.storage if one.kind == "dataset"}
+    amounts = [(one.name, count_data(one, stored.get(one.name, math.inf))) for _, one in case.training]
+    return [(f"{name} / memory of all nodes", held / case.memory / case.forecast.nodes) for name, held in amounts]
 
 
 def _mean_au(case: Case, _: Rule) -> Figure:
-    if not case.runs:
-        return _NO_RUNS
-    means = []
+    means: Figure = []
     for place, run in case.runs[1:] or case.runs:  # of several runs the first is the one that warms up
         found = [epoch.dlio_au for loop in run.loops if loop.kind == "train" for epoch in loop.epochs]
-        if not found or None in found or run.null or run.modelled:
-            return f"{place}: DLIO's AU is not known of all epochs, or no storage was read"
-        means.append((f"AU of {place}", fmean(one or 0.0 for one in found)))
-    return means
+        known = [] if run.null or run.modelled or None in found else [one for one in found if one is not None]
+        means.append((f"AU of {place}", fmean(known) if known else None))
+    return means or _NO_RUNS
 
 
 def _setting_changes(case: Case, rule: Rule) -> Figure:
@@ -147,28 +144,26 @@ def _setting_changes(case: Case, rule: Rule) -> Figure:
     other += [f"scale={case.workload.scale} (published: 1)"] * (case.workload.scale > 1)
     keys = [word for _, run in case.runs for word in run.arguments if word.startswith(("++", "workload."))]
     if keys and not other:
-        return f"results do not say what {keys[0]} changed: give the workload file and its keys"
+        return [(f"what {keys[0]} changed, which results do not say (give the workload file and its keys)", None)]
     return [(f"{', '.join(other) or 'any other setting'} changed", bool(other))]
 
 
 def _checkpoint_in_memories(case: Case, _: Rule) -> Figure:
     if case.memory is None:
         return _NO_MEMORY
-    memory = case.memory * case.workload.job.nodes
-    return [(f"{name} / memory", size / memory) for name, size in case.states.items()]
+    return [(f"{name} / memory", size / case.memory / case.forecast.nodes) for name, size in case.states.items()]
 
 
 def _share_in_memory(case: Case, _: Rule) -> Figure:
     verbs = [verb for verb, _ in case.verbs]
     saves, restores = ([n for n, one in enumerate(verbs) if isinstance(one, kind)] for kind in (Save, Restore))
     if not saves or not restores:
-        return "saves and restores are two runs: drop caches between them"
+        return [("share in memory between two runs, one that saves and one that restores", None)]
     if not any(isinstance(one, DropCaches) for one in verbs[saves[-1] : restores[0]]):
         return [("share in memory, as no `drop caches` is between save and restore", 1.0)]
     shares = [one.resident_share for _, run in case.runs for one in run.phases if one.kind == "drop caches"]
-    if None in shares:
-        return "what `drop caches` left in memory is not known"
-    return [("share in memory after `drop caches`", max((one or 0.0 for one in shares), default=0.0))]
+    share = None if None in shares else max((one or 0.0 for one in shares), default=0.0)
+    return [("share in memory after `drop caches`", share)]
 
 
 def _count_saves(case: Case, _: Rule) -> Figure:
@@ -178,13 +173,8 @@ def _count_saves(case: Case, _: Rule) -> Figure:
 
 
 def _shared_file_systems(case: Case, _: Rule) -> Figure:
-    places = [(place, one.directory) for place, run in case.runs for one in run.environment.file_systems]
-    try:
-        devices = [{Path(one).stat().st_dev for one in both} for both in places]
-    except OSError as error:
-        return f"{error.filename}: {error.strerror}; check on the machine of the run"
-    same = [(f"{' and '.join(places[n])} on one file system", len(one) == 1) for n, one in enumerate(devices)]
-    return same or _NO_RUNS
+    places = [(place, dict(run.environment.details).get(RESULTS_ON)) for place, run in case.runs]
+    return [(f"{one} on the file system of the data", said and said != OTHER_MOUNT) for one, said in places] or _NO_RUNS
 
 
 def _number_of_runs(case: Case, _: Rule) -> Figure:
@@ -193,11 +183,12 @@ def _number_of_runs(case: Case, _: Rule) -> Figure:
 
 
 def _gaps(case: Case, _: Rule) -> Figure:
-    gaps = list[tuple[str, float]]()
-    for (_place, run), (place, after) in pairwise(case.runs):
-        apart = datetime.fromisoformat(after.started) - datetime.fromisoformat(run.started)
-        gaps.append((f"gap before {place} / run before it", (apart.total_seconds() - run.seconds) / run.seconds))
-    return gaps or "the results of all runs say this"
+    begun = [datetime.fromisoformat(run.started).timestamp() for _, run in case.runs]
+    gaps = zip(case.runs, case.runs[1:], pairwise(begun), strict=False)
+    return [
+        (f"gap before {place} / run before it", (after - before - run.seconds) / run.seconds)
+        for (_, run), (place, _run), (before, after) in gaps
+    ] or _NO_RUNS
 
 
 #: What a rule may bound.
@@ -207,8 +198,8 @@ FIGURES: Final[dict[str, Callable[[Case, Rule], Figure]]] = {
     "AU": _mean_au,
     "workload": lambda c, _: [("workload", c.workload.name.replace("-", "_"))],
     "ranks": lambda c, _: [("ranks", c.ranks)],
-    "ranks a node": lambda c, _: [("ranks a node", c.ranks / c.workload.job.nodes)],
-    "ranks left over": lambda c, _: [("ranks left over", c.ranks % c.workload.job.nodes)],
+    "ranks a node": lambda c, _: [("ranks a node", c.ranks / c.forecast.nodes)],
+    "ranks left over": lambda c, _: [("ranks left over", c.ranks % c.forecast.nodes)],
     "changes": _setting_changes,
     "direct I/O": lambda c, _: [(f"`cache off` of {one.name}", one.access.cache == "off") for one, _ in c.training],
     "saved": _checkpoint_in_memories,

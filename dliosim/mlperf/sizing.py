@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 from dliosim.errors import HELP, UsageError
 from dliosim.model import Access, Dataset, Prepare, Workload
@@ -22,45 +23,39 @@ _FIXED = ("shared file", "file per rank")
 _MOST_FILES = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetSize:
-    """The least size of a data set that keeps both rules; its files are whole."""
+def size_dataset(
+    workload: Workload, dataset: Dataset, needed: float, steps: int
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return the least size of a data set that loops read, as `size --json` has it, and the pairs of -D that give it.
 
-    dataset: str  #: name of the data set
-    bound_by: str  #: `memory` or `steps`: the rule that asks for more
-    by_memory: tuple[int, int]  #: samples and files that the rule of the nodes' memory asks for
-    by_steps: tuple[int, int]  #: samples and files that the rule of the steps of an epoch asks for
-    bytes: float  #: bytes of the files that keep both, as `plan` has them
-    define: tuple[str, ...]  #: values of `-D` that make the pattern's data set this one
-
-
-def size_dataset(workload: Workload, dataset: Dataset, needed: float, steps: int) -> DatasetSize:
-    """Return the least size of a data set that loops read.
-
-    `needed` is the least number of bytes, `steps` the least number of steps of each rank in an epoch. Raises UsageError
-    for existing files, and if no size keeps both.
+    `needed` is the least number of bytes, `steps` the least number of steps of each rank in an epoch; files are whole.
+    `by_memory` and `by_steps` are samples and files that either asks for, `bytes` those of the files that keep both.
+    Raises UsageError for existing files, and if no size keeps both.
     """
     if dataset.source:
         text = f"data set `{dataset.name}`: its samples are counted in existing files (`from files`), and cannot be set"
         raise UsageError(f"{text}{HELP}`dliosim check PATTERN --rules mlperf-v3` says if there are enough")
     loops = [loop for loop in loops_of(workload.verbs) if loop.dataset == dataset.name]
 
-    def lasts(units: int) -> bool:
-        made = _resize(dataset, units)
+    def lasts(made: Dataset) -> bool:
         return all(steps_of_epoch(replace(loop, steps=None), made, workload.job.ranks) >= steps for loop in loops)
 
-    def fills(units: int) -> bool:
-        made = _resize(dataset, units)
+    def fills(made: Dataset) -> bool:
         return count_data(made, _file_bytes(workload, made)) >= needed
 
     first = math.ceil(needed / count_data(_resize(dataset, 1), math.inf))
-    by_memory, by_steps = (_resize(dataset, _find_least(dataset, *one)) for one in ((fills, first), (lasts, 1)))
+    by_memory, by_steps = _find_least(dataset, fills, first), _find_least(dataset, lasts, 1)
     made = max(by_memory, by_steps, key=lambda one: one.samples)
     define = define_size(made)
-    define += [f"{one.name}.steps={steps}" for one in loops if one.steps is not None and one.steps < steps]
-    by = [(one.samples, one.layout.files) for one in (by_memory, by_steps)]
-    bound = "memory" if made is by_memory else "steps"
-    return DatasetSize(dataset.name, bound, by[0], by[1], _file_bytes(workload, made), tuple(define))
+    define += [(f"{one.name}.steps", str(steps)) for one in loops if one.steps is not None and one.steps < steps]
+    content = {
+        "dataset": dataset.name,
+        "bound_by": "memory" if made is by_memory else "steps",
+        "by_memory": (by_memory.samples, by_memory.layout.files),
+        "by_steps": (by_steps.samples, by_steps.layout.files),
+        "bytes": _file_bytes(workload, made),
+    }
+    return content, define
 
 
 def multiply_dataset(dataset: Dataset, times: int) -> Dataset:
@@ -69,11 +64,13 @@ def multiply_dataset(dataset: Dataset, times: int) -> Dataset:
     return _resize(dataset, times * (full if dataset.layout.kind in _FIXED else dataset.layout.files))
 
 
-def define_size(dataset: Dataset) -> list[str]:
-    """Return the values of `-D` for the samples and files of a data set."""
-    folders = f" in {dataset.layout.folders} folders" if dataset.layout.folders > 1 else ""
-    files = [f"{dataset.name}.layout={dataset.layout.files} files{folders}"] * (dataset.layout.kind == "files")
-    return [f"{dataset.name}.samples={dataset.samples}", *files]
+def define_size(dataset: Dataset) -> list[tuple[str, str]]:
+    """Return the pairs of -D for the samples and files of a data set."""
+    pairs = [(f"{dataset.name}.samples", str(dataset.samples))]
+    if dataset.layout.kind == "files":
+        folders = f" in {dataset.layout.folders} folders" if dataset.layout.folders > 1 else ""
+        pairs.append((f"{dataset.name}.layout", f"{dataset.layout.files} files{folders}"))
+    return pairs
 
 
 def count_data(dataset: Dataset, stored: float) -> float:
@@ -84,14 +81,15 @@ def count_data(dataset: Dataset, stored: float) -> float:
     return min(stored, dataset.samples * dataset.size.mean)
 
 
-def _find_least(dataset: Dataset, holds: Callable[[int], bool], first: int) -> int:
-    """Return the fewest units of `_resize`, from `first` on, for which a rule holds; UsageError if there are none."""
+def _find_least(dataset: Dataset, holds: Callable[[Dataset], bool], first: int) -> Dataset:
+    """Return the data set of the fewest units, from `first` on, for which a rule holds; UsageError if there is none."""
     last = first
-    while last > _MOST_FILES or not holds(last):
-        if last > _MOST_FILES:
-            raise UsageError(f"data set `{dataset.name}`: {_MOST_FILES:_} files or samples a file are not enough")
+    while last <= _MOST_FILES and not holds(_resize(dataset, last)):
         last *= 2
-    return first + bisect_left(range(first, last), True, key=holds)
+    if last > _MOST_FILES:
+        raise UsageError(f"data set `{dataset.name}`: {_MOST_FILES:_} files or samples a file are not enough")
+    more = bisect_left(range(first, last), True, key=lambda units: holds(_resize(dataset, units)))
+    return _resize(dataset, first + more)
 
 
 def _resize(dataset: Dataset, units: int) -> Dataset:
