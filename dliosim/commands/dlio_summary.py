@@ -6,16 +6,15 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.commands.job.setup import Setup
 from dliosim.dlio import ENDINGS
-from dliosim.dlio.known_keys import VERSIONS, Version, guess_version
+from dliosim.dlio.known_keys import VERSIONS, guess_version
 from dliosim.errors import HELP, UsageError
 from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.node.memory import whole_memory
@@ -23,10 +22,9 @@ from dliosim.execute.phases.context import Session
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.model import Loop, Workload
 from dliosim.model.verbs import flatten_verbs
-from dliosim.report.files.dlio_ranks import RankEpoch, epoch_stats, list_epochs, rank_output
+from dliosim.report.files.dlio_ranks import epoch_stats, list_epochs, rank_output
 from dliosim.report.files.dlio_summary import (
     NOT_DLIO,
-    Node,
     bytes_per_node,
     config_files,
     find_loops,
@@ -82,46 +80,37 @@ def write_dlio_files(setup: Setup, session: Session, run: RunSummary | None, nam
     Raises ExecutionError on every rank.
     """
     assert session.log is not None, "steps are kept with --dlio-summary"
-    world, version, folder = session.world, VERSIONS[name], Path(setup.parsed.dlio_summary)
-    epochs = list_epochs(session.log)
-    offset = time.time_ns() - time.perf_counter_ns()
-    node = Node(os.cpu_count() or 0, whole_memory() or 0)
-    world.run_on_rank_0("make the folder of DLIO's files", lambda: folder.mkdir(parents=True, exist_ok=True))
-    caching = int(bytes_per_node(session.workload, world.node.size) <= node.memory)
-    mine = [(f"{world.rank}_output.json", rank_output(epochs, version, offset) | host_content(node, caching))]
-    if not version.is_first_generation or world.rank == 0:
-        rank = "" if version.is_first_generation else f"{world.rank}_"
-        mine.append((f"{rank}per_epoch_stats.json", epoch_stats(epochs, version, offset)))
-    world.run_on_all(lambda: _write_all(folder, mine))
-    tables = [world.gather(rows) for rows in _epoch_figures(session, epochs, version)]
-    leads = world.gather(np.array([node.cpus, node.memory, world.node.rank == 0], np.int64))
+    world, workload, version = session.world, session.workload, VERSIONS[name]
+    folder, overrides = Path(setup.parsed.dlio_summary), setup.parsed.override
+    epochs, offset = list_epochs(session.log), time.time_ns() - time.perf_counter_ns()
+    cpus, memory = os.cpu_count() or 0, whole_memory() or 0
+    host = host_content(cpus, memory / 2**30, int(bytes_per_node(workload, world.node.size) <= memory))
+    files: dict[str, Any] = {f"{world.rank}_output.json": rank_output(epochs, version, offset) | host}
+    if not version.is_first_generation:
+        files[f"{world.rank}_per_epoch_stats.json"] = epoch_stats(epochs, version, offset)
+    elif world.rank == 0:
+        files["per_epoch_stats.json"] = epoch_stats(epochs, version, offset)
+    world.run_on_all(lambda: _write_files(folder, files))
+    rows = [[*epoch.training(version), *epoch.evaluation(version)] for epoch in epochs]
+    figures = world.gather(np.array(rows, np.float64).reshape(len(epochs), 4))
+    hosts = world.gather(np.array([cpus, memory, world.node.rank == 0], np.int64))
 
     def write_run() -> str:
-        assert run is not None and leads is not None, "rank 0 has what it gathered"
-        nodes = [Node(cpus, memory) for cpus, memory, first in leads.tolist() if first]
-        figures = [table for table in tables if table is not None]
-        begun, results = setup.started.timestamp(), "" if place is None else str(place)
-        content = summary_content(run, session.workload, version, figures, nodes, begun, results)
-        names = _name_parts(setup, session.workload)
-        files: list[tuple[str, Any]] = [*config_files(run, session.workload, version, names, setup.parsed.override)]
-        _write_all(folder, [*files, ("dlio.log", f"{NOT_DLIO}\n"), (_SUMMARY, content)])
-        return f"DLIO's files, by {version.name}, though not by a run of DLIO: {folder}"
+        assert run is not None and figures is not None and hosts is not None, "rank 0 has what it gathered"
+        nodes = hosts[hosts[:, 2] == 1, :2]
+        config = config_files(run, workload, version, _name_parts(setup, workload), overrides)
+        summary = summary_content(run, workload, version, figures, nodes, place)
+        _write_files(folder, {**dict(config), "dlio.log": f"{NOT_DLIO}\n", _SUMMARY: summary})
+        return f"DLIO's files, by {name}, though not by a run of DLIO: {folder}"
 
     return world.run_on_rank_0("write DLIO's files", write_run)
 
 
-def _write_all(folder: Path, files: list[tuple[str, Any]]) -> None:
-    """Write files of text, or of JSON. Raises ExecutionError."""
-    for name, content in files:
+def _write_files(folder: Path, files: Mapping[str, Any]) -> None:
+    """Write files of text, or of JSON, in this order. Raises ExecutionError."""
+    for name, content in files.items():
         path = folder / name
         with wrap_call("write", str(path)):
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
             write_atomic(path, text.encode())
-
-
-def _epoch_figures(session: Session, epochs: list[RankEpoch], version: Version) -> Iterator[NDArray[np.float64]]:
-    """Yield AU and samples/s of training, then of evaluation, of each epoch of this rank, (epochs, 2)."""
-    for loop, figure in zip(find_loops(session.workload), (RankEpoch.training, RankEpoch.evaluation), strict=True):
-        rows = [figure(epoch, version) for epoch in (epochs if loop is not None else [])]
-        yield np.array(rows, np.float64).reshape(len(rows), 2)

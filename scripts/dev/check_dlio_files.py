@@ -39,7 +39,7 @@ from dliosim.report.files.dlio_ranks import (
     epoch_stats,
     rank_output,
 )
-from dliosim.report.files.dlio_summary import Node, host_content, loop_metric
+from dliosim.report.files.dlio_summary import host_content, loop_metric
 
 #: A block's time is kept in ns here, and a float in DLIO.
 TOLERANCE = 1e-6
@@ -178,7 +178,7 @@ def list_key_differences(run: RealRun, version: Version) -> Iterator[str]:
         ]
         evaluations = ((step, 1),) if "eval" in run.stats[0][number] else ()
         epochs.append(RankEpoch(0, 1, tuple(one.block for one in blocks), evaluations, tuple(saved)))
-    output = rank_output(epochs, version, 0) | host_content(Node(1, 1), 0)
+    output = rank_output(epochs, version, 0) | host_content(1, 1, 0)
     pairs = [("output", run.outputs[0], output), ("per_epoch_stats", run.stats[0], epoch_stats(epochs, version, 0))]
     for file, theirs, ours in pairs:
         for where, real, own in ("", theirs, ours), (" epoch", theirs.get("1", {}), ours.get("1", {})):

@@ -9,9 +9,6 @@ from dliosim.measure.reducer import Ints
 #: `READINGS` that are kept of each step, ns.
 LOGGED = ("begun", "fetched", "compute_begun", "compute_ended", "sync_ended", "saved")
 
-#: Bytes that a rank keeps of each step: its readings and the compute that was asked.
-BYTES_PER_STEP = 8 * (len(LOGGED) + 1)
-
 
 @dataclass(frozen=True, slots=True)
 class LoggedEpoch:

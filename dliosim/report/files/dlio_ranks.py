@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.dlio.known_keys import Version
-from dliosim.measure.rank.step_log import LoggedCheckpoint, LoggedEpoch, StepLog
+from dliosim.measure.rank.step_log import LOGGED, LoggedCheckpoint, LoggedEpoch, StepLog
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 
@@ -49,10 +51,8 @@ class Block:
 def split_blocks(epoch: LoggedEpoch) -> Iterator[Block]:
     """Yield the blocks of an epoch: a save after a step ends one."""
     begun, fetched, asked, computed, synced, saved = epoch.readings.T
-    ends = np.flatnonzero(saved > synced) + 1
-    ends = np.unique(np.append(ends, len(saved)))
     first, started = 0, epoch.started
-    for last in ends.tolist():
+    for last in sorted({*(np.flatnonzero(saved > synced) + 1).tolist(), len(saved)} - {0}):
         steps = slice(first, last)
         load, compute = (fetched - begun)[steps] * 1e-9, (computed - asked)[steps] * 1e-9
         yield Block(started, int(synced[last - 1]), load, compute, epoch.asked[steps] * 1e-9)
@@ -94,12 +94,12 @@ class RankEpoch:
 
     def training(self, version: Version) -> tuple[float, float]:
         """Return AU in percent and samples/s: means over blocks, weighted by steps."""
+        figures = [
+            (block_utilization(block, version), block_throughput(block, version, self.batch)) for block in self.blocks
+        ]
         steps = [len(block.load) for block in self.blocks]
-        if not steps:
-            return 0.0, 0.0
-        shares = [block_utilization(block, version) for block in self.blocks]
-        rates = [block_throughput(block, version, self.batch) for block in self.blocks]
-        return float(np.average(shares, weights=steps)), float(np.average(rates, weights=steps))
+        share, rate = np.average(figures, axis=0, weights=steps) if figures else (0.0, 0.0)
+        return float(share), float(rate)
 
     def evaluation(self, version: Version) -> tuple[float, float]:
         """Return AU in percent and samples/s of the last evaluation; 0 without one."""
@@ -116,29 +116,19 @@ def list_epochs(log: StepLog) -> list[RankEpoch]:
     A run that only saves and restores has one epoch without steps.
     """
     training = [epoch for epoch in log.epochs if epoch.kind == "train"]
-    starts = [epoch.started for epoch in training]
     if not training:
-        starts = [one.begun for one in log.checkpoints[:1]]
-    evaluations: list[list[tuple[Block, int]]] = [[] for _ in starts]
-    checkpoints: list[list[LoggedCheckpoint]] = [[] for _ in starts]
-    places = np.array(starts)
-    for epoch in log.epochs:
-        place = int(np.searchsorted(places, epoch.started, "right")) - 1
-        if epoch.kind == "evaluate" and place >= 0:
-            evaluations[place] += [(block, epoch.batch) for block in split_blocks(epoch)]
-    for one in log.checkpoints:
-        place = max(0, int(np.searchsorted(places, one.begun, "right")) - 1)
-        checkpoints[place].append(one)
-    return [
-        RankEpoch(
-            begun,
-            training[place].batch if training else 0,
-            tuple(split_blocks(training[place])) if training else (),
-            tuple(evaluations[place]),
-            tuple(checkpoints[place]),
-        )
-        for place, begun in enumerate(starts)
-    ]
+        no_steps = np.empty((0, len(LOGGED)), np.int64), np.empty(0, np.int64)
+        training = [LoggedEpoch("train", 0, one.begun, *no_steps) for one in log.checkpoints[:1]]
+    epochs = []
+    # What comes before the first epoch, as a restore may, belongs to it, too.
+    for epoch, (begun, end) in zip(
+        training, pairwise([-math.inf, *(one.started for one in training[1:]), math.inf]), strict=False
+    ):
+        tested = [one for one in log.epochs if one.kind == "evaluate" and begun <= one.started < end]
+        evaluations = tuple((block, one.batch) for one in tested for block in split_blocks(one))
+        checkpoints = tuple(one for one in log.checkpoints if begun <= one.begun < end)
+        epochs.append(RankEpoch(epoch.started, epoch.batch, tuple(split_blocks(epoch)), evaluations, checkpoints))
+    return epochs
 
 
 def stamp(ns: int) -> str:
@@ -151,61 +141,50 @@ def rank_output(epochs: Sequence[RankEpoch], version: Version, offset: int) -> d
 
     `offset` is that of `epoch_stats`.
     """
-    content = {str(number): _epoch_output(epoch, version) for number, epoch in enumerate(epochs, 1)}
-    if not version.is_first_generation:
-        for output, epoch in zip(content.values(), epochs, strict=True):
-            output["end"] = stamp(epoch.end + offset)
-    return content
+    return {
+        str(number): _epoch_output(epoch, version)
+        | ({} if version.is_first_generation else {"end": stamp(epoch.end + offset)})
+        for number, epoch in enumerate(epochs, 1)
+    }
 
 
-def _epoch_output(epoch: RankEpoch, version: Version) -> dict[str, Any]:
-    blocks = [
-        (f"block{number}", block, block_throughput(block, version, epoch.batch))
-        for number, block in enumerate(epoch.blocks, 1)
-    ]
+def _epoch_output(epoch: RankEpoch, version: Version) -> dict[str, dict[str, Any]]:
+    rates = {f"block{n}": (one, block_throughput(one, version, epoch.batch)) for n, one in enumerate(epoch.blocks, 1)}
     if epoch.evaluations:
-        blocks.append(("eval", epoch.evaluations[-1][0], epoch.evaluation(version)[1]))
-    content: dict[str, Any] = {}
-    for name, block, rate in blocks:
-        values = {
-            "load": block.load.tolist(),
-            "proc": block.proc.tolist(),
-            "compute": block.compute_for(version).tolist(),
-            "throughput": rate,
-            "au": block_utilization(block, version),
-        }
-        for key, value in values.items():
-            content.setdefault(key, {})[name] = value
-    return content
+        rates["eval"] = epoch.evaluations[-1][0], epoch.evaluation(version)[1]
+    return {
+        "load": {name: block.load.tolist() for name, (block, _) in rates.items()},
+        "proc": {name: block.proc.tolist() for name, (block, _) in rates.items()},
+        "compute": {name: block.compute_for(version).tolist() for name, (block, _) in rates.items()},
+        "throughput": {name: rate for name, (_, rate) in rates.items()},
+        "au": {name: block_utilization(block, version) for name, (block, _) in rates.items()},
+    }
 
 
 def epoch_stats(epochs: Sequence[RankEpoch], version: Version, offset: int) -> dict[str, Any]:
     """Return `R_per_epoch_stats.json`: when epochs, blocks, evaluations and checkpoints began and ended.
 
-    `offset` is what a reading of this rank's clock lacks to be the time since 1970, ns.
+    `offset` is what a reading of this rank's clock lacks to be the time since 1970, ns. The first generation of DLIO
+    writes no restores, and no rates.
     """
 
     def span(begun: int, ended: int) -> dict[str, Any]:
-        return {
-            "start": stamp(begun + offset),
-            "end": stamp(ended + offset),
-            "duration": f"{(ended - begun) * 1e-9:.2f}",
-        }
+        duration = f"{(ended - begun) * 1e-9:.2f}"
+        return {"start": stamp(begun + offset), "end": stamp(ended + offset), "duration": duration}
 
+    names = {"save": "ckpt"} if version.is_first_generation else {"save": "save_ckpt", "restore": "load_ckpt"}
     content: dict[str, Any] = {}
     for number, epoch in enumerate(epochs, 1):
-        parts = {f"block{place}": span(block.begun, block.ended) for place, block in enumerate(epoch.blocks, 1)}
+        parts = span(epoch.begun, epoch.end)
+        parts |= {f"block{place}": span(block.begun, block.ended) for place, block in enumerate(epoch.blocks, 1)}
         if epoch.evaluations:
             parts["eval"] = span(epoch.evaluations[0][0].begun, epoch.evaluations[-1][0].ended)
-        for kind, prefix in ("save", "save_ckpt"), ("restore", "load_ckpt"):
-            if version.is_first_generation and kind == "restore":
-                continue
-            name = "ckpt" if version.is_first_generation else prefix
+        for kind, name in names.items():
             for place, one in enumerate((one for one in epoch.checkpoints if one.kind == kind), 1):
-                part = span(one.begun, one.ended)
+                parts[f"{name}{place}"] = span(one.begun, one.ended)
                 if not version.is_first_generation:
                     seconds = (one.ended - one.begun) * 1e-9
-                    part |= {"duration": seconds, "throughput": one.bytes / 2**30 / seconds if seconds else 0.0}
-                parts[f"{name}{place}"] = part
-        content[str(number)] = span(epoch.begun, epoch.end) | parts
+                    rate = one.bytes / 2**30 / seconds if seconds else 0.0
+                    parts[f"{name}{place}"] |= {"duration": seconds, "throughput": rate}
+        content[str(number)] = parts
     return content

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from dliosim.dlio.known_keys import Version
 from dliosim.measure.results.file_phases import FilePhase
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.model import Loop, Workload
+from dliosim.model.expectation import GOAL
 from dliosim.model.verbs import flatten_verbs
 from dliosim.report.files.dlio_ranks import stamp
 
@@ -36,36 +37,26 @@ _FORMATS: Final = {"raw": "indexed_binary"}
 _KEY: Final = re.compile(r"^\+\+(?:workload\.)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A node of the job, as DLIO describes it."""
-
-    #: processors
-    cpus: int
-    #: bytes of memory
-    memory: int
-
-
-def read_proc(path: str) -> dict[str, str]:
-    """Return the lines `name : value` of a file of /proc; of several blocks the last. Empty if it cannot be read."""
-    try:
-        text = Path(path).read_text(errors="replace")
-    except OSError:
-        return {}
+def _read_proc(path: str) -> dict[str, str]:
+    """Return the lines `name : value` of a file of /proc; of several blocks the last. Empty without that file."""
+    text = Path(path).read_text(errors="replace") if Path(path).exists() else ""
     pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def host_content(node: Node, caching: int) -> dict[str, Any]:
-    """Return what `R_output.json` says of a rank's node."""
+def host_content(cpus: Any, memory: Any, caching: Any) -> dict[str, Any]:
+    """Return what `R_output.json` says of a rank's node, and summary.json, by lists, of all nodes.
+
+    `cpus` are processors, `memory` is in GiB, `caching` 1 if the memory holds what a node reads, else 0.
+    """
     return {
-        "host_memory_GB": node.memory / _GIB,
-        "host_cpu_count": node.cpus,
-        "host_processor_name": "",
         "hostname": os.uname().nodename,
+        "host_cpu_count": cpus,
+        "host_memory_GB": memory,
         "potential_caching": caching,
-        "host_cpuinfo": read_proc("/proc/cpuinfo"),
-        "host_meminfo": read_proc("/proc/meminfo"),
+        "host_processor_name": "",
+        "host_cpuinfo": _read_proc("/proc/cpuinfo"),
+        "host_meminfo": _read_proc("/proc/meminfo"),
     }
 
 
@@ -76,87 +67,68 @@ def find_loops(workload: Workload) -> tuple[Loop | None, Loop | None]:
     return train, next((one.loop for one in train.evaluations), None) if train is not None else None
 
 
-def bytes_per_node(workload: Workload, ranks: int) -> float:
-    """Return the bytes of the data of training that a node with this number of ranks reads, by DLIO's formula."""
-    loop, _ = find_loops(workload)
+def _count_files(workload: Workload, loop: Loop | None) -> tuple[int, int, float]:
+    """Return the files that a loop reads, the samples in each, and their mean size in bytes; 0 if it reads none."""
     dataset = None if loop is None else workload.read_dataset(loop)
     if dataset is None:
-        return 0.0
+        return 0, 0, 0.0
     files = dataset.layout.files
-    return ranks * -(-dataset.samples // files) * (files // workload.job.ranks) * dataset.size.nonnegative_mean()
+    return files, -(-dataset.samples // files), dataset.size.nonnegative_mean()
+
+
+def bytes_per_node(workload: Workload, ranks: int) -> float:
+    """Return the bytes of the data of training that a node with this number of ranks reads, by DLIO's formula."""
+    files, samples, size = _count_files(workload, find_loops(workload)[0])
+    return ranks * samples * (files // workload.job.ranks) * size
 
 
 def summary_content(
     run: RunSummary,
     workload: Workload,
     version: Version,
-    figures: Sequence[NDArray[np.float64]],
-    nodes: Sequence[Node],
-    started: float,
-    place: str,
+    figures: NDArray[np.float64],
+    nodes: NDArray[np.int64],
+    place: Path | None,
 ) -> dict[str, Any]:
-    """Return summary.json. `figures` are AU in percent and samples/s of training, then of evaluation.
+    """Return summary.json. Bandwidths are DLIO's, of the nominal size of samples.
 
-    Their shape is (ranks, epochs, 2). Bandwidths are DLIO's, of the nominal size of samples; `dliosim` has what was
-    read. `started` is in s since 1970, and `place` is the directory of all results.
+    `figures` are AU in percent and samples/s of training, then of evaluation, (ranks, epochs, 4); `nodes` are the
+    processors and the bytes of memory of each node, (nodes, 2); `place` is the directory of all results.
     """
-    loops = find_loops(workload)
-    counts = [_count_files(workload, loop) for loop in loops]
+    train, evaluation = find_loops(workload)
+    (files, samples, size), (eval_files, _, eval_size) = (_count_files(workload, one) for one in (train, evaluation))
     node_bytes = bytes_per_node(workload, run.environment.ranks_per_node)
+    goal = run.answers[0].goal if run.answers else GOAL
     metric: dict[str, Any] = {}
-    for prefix, loop, rows in zip(("train", "eval"), loops, figures, strict=True):
-        if loop is not None and rows.shape[1]:
-            metric |= loop_metric(prefix, rows, _mean_size(workload, loop), _goal(run))
+    if train is not None:
+        metric |= loop_metric("train", figures[..., :2], size, goal)
+    if evaluation is not None:
+        metric |= loop_metric("eval", figures[..., 2:], eval_size, goal)
     for prefix, phases in ("save", run.saves), ("load", run.restores):
-        metric |= {} if version.is_first_generation else _checkpoint_metric(f"{prefix}_checkpoint", phases)
+        if phases and not version.is_first_generation:
+            metric |= _checkpoint_metric(f"{prefix}_checkpoint", phases)
+    cpus, memory = nodes.T
+    begun = round(datetime.fromisoformat(run.started).timestamp() * 1e9)
     return {
-        "start": stamp(round(started * 1e9)),
+        "start": stamp(begun),
+        "end": stamp(begun + round(run.seconds * 1e9)),
         "num_accelerators": run.ranks,
         "num_hosts": run.nodes,
-        "hostname": dict(run.environment.details).get("first host", ""),
         "metric": metric,
-        "num_files_train": counts[0][0],
-        "num_files_eval": counts[1][0],
-        "num_samples_per_file": counts[0][1],
-        "host_cpu_count": [node.cpus for node in nodes],
-        "host_processor_name": "",
-        "potential_caching": [int(node_bytes <= node.memory) for node in nodes],
-        "host_cpuinfo": read_proc("/proc/cpuinfo"),
-        "host_meminfo": read_proc("/proc/meminfo"),
-        "host_memory_GB": [node.memory / _GIB for node in nodes],
+        "num_files_train": files,
+        "num_files_eval": eval_files,
+        "num_samples_per_file": samples,
+        **host_content(cpus.tolist(), (memory / _GIB).tolist(), (node_bytes <= memory).astype(int).tolist()),
         "data_size_per_host_GB": node_bytes / _GIB,
-        "epochs": figures[0].shape[1],
-        "end": stamp(round((started + run.seconds) * 1e9)),
+        "epochs": figures.shape[1] if train is not None else 0,
         "dliosim": {
             "note": NOT_DLIO,
             "version": dliosim.__version__,
             "formulas": version.name,
-            "results": place,
+            "results": "" if place is None else str(place),
             "storage": run.modelled or ("null" if run.null else "files"),
-            "read_MiB_per_second": [
-                epoch.bytes_moved / 2**20 / epoch.loop_seconds if epoch.loop_seconds else 0.0
-                for phase in run.loops
-                if phase.kind == "train"
-                for epoch in phase.epochs
-            ],
         },
     }
-
-
-def _goal(run: RunSummary) -> float:
-    """Return the utilization that the pattern expects."""
-    return next((answer.goal for answer in run.answers), 0.9)
-
-
-def _count_files(workload: Workload, loop: Loop | None) -> tuple[int, int]:
-    """Return the files that a loop reads, and the samples in each."""
-    dataset = None if loop is None else workload.read_dataset(loop)
-    return (0, 0) if dataset is None else (dataset.layout.files, -(-dataset.samples // dataset.layout.files))
-
-
-def _mean_size(workload: Workload, loop: Loop) -> float:
-    dataset = workload.read_dataset(loop)
-    return 0.0 if dataset is None else dataset.size.nonnegative_mean()
 
 
 def _spread(name: str, values: NDArray[np.float64], unit: str) -> dict[str, float]:
@@ -185,11 +157,8 @@ def loop_metric(prefix: str, rows: NDArray[np.float64], size: float, goal: float
 
 
 def _checkpoint_metric(prefix: str, phases: Sequence[FilePhase]) -> dict[str, float]:
-    """Return the figures of saves or restores: means of their rates, of the slowest rank; none without any."""
-    if not phases:
-        return {}
-    seconds = np.array([phase.verb.seconds for phase in phases])
-    sizes = np.array([phase.verb.bytes for phase in phases], float)
+    """Return the figures of saves or restores: means of their rates, of the slowest rank."""
+    seconds, sizes = np.array([(phase.verb.seconds, phase.verb.bytes) for phase in phases]).T
     return {
         **_spread(f"{prefix}_io", sizes / _GIB / np.maximum(seconds, 1e-9), "GB_per_second"),
         **_spread(f"{prefix}_duration", seconds, "seconds"),
@@ -231,20 +200,19 @@ def _config(run: RunSummary, workload: Workload, version: Version, names: Mappin
         "output": {"log_file": "dlio.log"},
     }
     if train is not None:
-        (files, samples), (eval_files, _) = _count_files(workload, train), _count_files(workload, evaluation)
-        size, dataset = _mean_size(workload, train), workload.read_dataset(train)
+        (files, samples, size), dataset = _count_files(workload, train), workload.read_dataset(train)
         content["dataset"] = {
             "data_folder": names["root"],
             "format": "synthetic" if dataset is None else _FORMATS.get(dataset.format, dataset.format),
             "num_files_train": files,
-            "num_files_eval": eval_files,
+            "num_files_eval": _count_files(workload, evaluation)[0],
             "num_samples_per_file": samples,
             "record_length" if version.is_first_generation else "record_length_bytes": round(size),
         }
         content["reader"] = {"batch_size": train.batch, "read_threads": train.access.readers}
-        if evaluation is not None:
-            content["reader"]["batch_size_eval"] = evaluation.batch
         content["train"] = {"epochs": train.epochs, "computation_time": train.compute.time.mean, "seed": workload.seed}
+    if evaluation is not None:
+        content["reader"]["batch_size_eval"] = evaluation.batch
     if checkpoints:
         content["checkpoint"] = {
             "checkpoint_folder": names["root"],
