@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from dliosim.commands.job.garbage import freeze_objects
-from dliosim.commands.job.setup import RankCommand, Setup, open_sessions, require_one_node
+from dliosim.commands.job.setup import RankCommand, Setup, check_output, open_sessions, require_one_node
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import HELP, ExecutionError, UsageError
 from dliosim.execute.io_errors import rank_0_error
@@ -49,13 +49,13 @@ class RunCommand(RankCommand):
 
     workload: Workload  #: what the pattern says
     storage: StorageModel | None  #: the described storage of a run without files
-    given: SimpleNamespace  #: options as they were given
+    given: Setup  #: the command as it was given; with --repeat `setup` is that of one run
     session: Session  #: the run of it on this rank
     phases: list[Phase]  #: what its verbs became
     finder: FileFinder | None = None  #: what looked for existing files, on rank 0
     record: RunRecord | None = None  #: what rank 0 keeps for the results
     recording: Recording | None = None  #: the trace, if it is asked for
-    runs: tuple[str, ...] = ()  #: names of the runs with --repeat, which are folders below --output
+    runs: tuple[str, ...] = ("",)  #: names of the runs with --repeat, which are folders below --output
     dlio_version: str = ""  #: the version of DLIO whose files are written, too
 
     def __init__(self, setup: Setup) -> None:
@@ -69,21 +69,18 @@ class RunCommand(RankCommand):
                 import dliosim.commands.run_results  # noqa: F401
         self.workload, self.storage = self.setup.world.run_on_rank_0("read the pattern", self._read_pattern)
         self.dlio_version = self.setup.world.run_on_rank_0("look at the options", self._check_options)
-        parsed = self.setup.parsed
-        if parsed.repeat is not None:
-            place = f"dliosim-{self.kind}-{self.workload.name}-{self.setup.started:%Y%m%dT%H%M%S}"
-            parsed.output = self.setup.world.broadcast_object(parsed.output or place)
-            self.runs = name_runs(parsed)
-            self.setup.world.run_on_rank_0("make the results directory", self._check_output)
+        if self.setup.parsed.repeat is not None:
+            self.runs = _name_runs(self.setup.parsed)
+            self.setup.world.run_on_rank_0("make the results directory", lambda: check_output(self.setup.parsed.output))
 
     def open(self) -> None:
         """Make the directories, and begin to keep results and to record."""
-        self.given = self.setup.parsed
-        self._open_run(self.runs[0] if self.runs else "")
+        self.given = self.setup
+        self._open_run(self.runs[0])
 
     def _open_run(self, name: str) -> None:
         if name:
-            self.setup = _begin_run(self.setup, self.given, name)
+            self.setup = _begin_run(self.given, name, f"dliosim-{self.kind}-{self.workload.name}")
         setup, finder = self.setup, self.finder
         sources = {} if finder is None else finder.sources
         options = Options(setup.parsed.null or self.storage is not None, setup.parsed.verify)
@@ -118,24 +115,22 @@ class RunCommand(RankCommand):
 
     def report(self) -> int:
         """Write and print the results, then the trace; with --repeat run again, and report all runs at the end."""
-        status, first = self._report_run(self.runs[0] if self.runs else "")
-        summaries = [first]
+        reported = [self._report_run(self.runs[0])]
         for name in self.runs[1:]:
             self._open_run(name)
             self.run()
-            later, summary = self._report_run(name)
-            status, summaries = max(status, later), [*summaries, summary]
-        counted = [one for name, one in zip(self.runs, summaries, strict=False) if one and not name.startswith(WARM_UP)]
+            reported.append(self._report_run(name))
+        counted = [run for _, run in reported[self.given.parsed.warm_up or 0 :] if run is not None]
         if len(counted) > 1 and not self.setup.parsed.json:
             from dliosim.report.run.repeats import format_repeats
 
             print_text(format_repeats(counted))
-        return status
+        return max(status for status, _ in reported)
 
     def _report_run(self, name: str) -> tuple[int, RunSummary | None]:
-        run = None if self.record is None else self.record.summarize(self.phases)
-        status, place = (0, None)
-        if self.record is not None and run is not None:
+        status, place, run = 0, None, None
+        if self.record is not None:
+            run = self.record.summarize(self.phases)
             status, place = self.record.report(run, self.phases, name)
         lines = []
         if self.dlio_version:
@@ -155,11 +150,6 @@ class RunCommand(RankCommand):
 
         workload, self.finder, storage = read_pattern(self.setup)
         return workload, storage
-
-    def _check_output(self) -> None:
-        from dliosim.commands.job.results_dir import check_output_directory
-
-        check_output_directory(self.setup.parsed.output)
 
     def _check_options(self) -> str:
         """Return the version of DLIO whose files are written, empty without --dlio-summary.
@@ -187,23 +177,22 @@ class RunCommand(RankCommand):
         return choose_version(self.setup, self.workload)
 
 
-#: Begin of the names of runs that do not count.
-WARM_UP: Final = "warm_up_"
-
-
-def name_runs(parsed: SimpleNamespace) -> tuple[str, ...]:
+def _name_runs(parsed: SimpleNamespace) -> tuple[str, ...]:
     """Return the names of the runs of --repeat, with those that warm up: as in MLPerf Storage `run_1` to `run_5`."""
-    warm = (f"{WARM_UP}{number}" for number in range(1, (parsed.warm_up or 0) + 1))
-    return (*warm, *(f"run_{number}" for number in range(1, parsed.repeat + 1)))
+    kinds = ("warm_up", parsed.warm_up or 0), ("run", parsed.repeat)
+    return tuple(f"{kind}_{number}" for kind, last in kinds for number in range(1, last + 1))
 
 
-def _begin_run(setup: Setup, given: SimpleNamespace, name: str) -> Setup:
-    """Return the set-up of one of several runs, whose files are in folders `name` below those that are given."""
-    folders = {key: value and f"{value}/{name}" for key in ("output", "dlio_summary") if (value := getattr(given, key))}
-    parsed = SimpleNamespace(**{**vars(given), **folders})
-    return replace(
-        setup, parsed=parsed, started=datetime.now(timezone.utc), begun_ns=perf_counter_ns(), load=os.getloadavg()[0]
-    )
+def _begin_run(given: Setup, name: str, stem: str) -> Setup:
+    """Return the set-up of one of several runs, whose files are in folders `name` below those of the command.
+
+    `stem` begins the name of a new directory for results. Only rank 0 uses it, so that it may differ between ranks.
+    """
+    parsed = SimpleNamespace(**vars(given.parsed))
+    parsed.output = f"{parsed.output or f'{stem}-{given.started:%Y%m%dT%H%M%S}'}/{name}"
+    parsed.dlio_summary = parsed.dlio_summary and f"{parsed.dlio_summary}/{name}"
+    now = datetime.now(timezone.utc)
+    return replace(given, parsed=parsed, started=now, begun_ns=perf_counter_ns(), load=os.getloadavg()[0])
 
 
 def _uses_storage(verb: Verb) -> bool:

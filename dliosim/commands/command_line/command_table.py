@@ -156,6 +156,12 @@ _VALUES: Final = (
 _PAGE: Final = _option("--html FILE", "write one page with all tables and pictures, complete in itself")
 _JSON: Final = _flag("--json", "print the answer alone, as a line of JSON, for scripts (docs/answer.md)")
 
+_DLIO: Final = _option(
+    "--dlio VERSION",
+    f"of DLIO: {', '.join(VERSIONS)} (default: guessed from the keys of its file, mlperf-v2 for a pattern)",
+    choices=tuple(VERSIONS),
+)
+
 _STALLS: Final = (
     _option(
         "--stall-report D",
@@ -286,17 +292,8 @@ COMMANDS: Final = {
                 nargs="?",
                 const="",
             ),
-            _option(
-                "--dlio-summary DIR",
-                "also write the files that DLIO leaves (summary.json, R_output.json, ...), for scripts that read them; "
-                "keeps 56 bytes of each step and rank (docs/dlio.md)",
-            ),
-            _option(
-                "--dlio VERSION",
-                f"version of DLIO that names these files and computes: {', '.join(VERSIONS)} (default: that of a "
-                "workload file, mlperf-v2 for a pattern)",
-                choices=tuple(VERSIONS),
-            ),
+            _option("--dlio-summary DIR", "also write DLIO's files; keeps 56 bytes a step and rank (docs/dlio.md)"),
+            _DLIO,
             _flag("--live", "write a line of progress every ten seconds where there is no terminal (docs/report.md)"),
             _JSON,
             *_failures("as long as the restores of this run, else as its saves"),
@@ -498,9 +495,7 @@ COMMANDS: Final = {
         "show results again: tables, a page, pictures; several side by side",
         "dliosim report dliosim-results-*",
         (
-            _option(
-                "results RESULTS", "directories that `dliosim run` or `dliosim compare` wrote, or bundles", nargs="+"
-            ),
+            _option("results RESULTS", "directories that `run` or `compare` wrote, or bundles of them", nargs="+"),
             _JSON,
             _flag("--full", "print all tables of each result, one result after the other"),
             _PAGE,
@@ -594,11 +589,7 @@ COMMANDS: Final = {
         (
             _option("file FILE.yaml", "a workload file, or the config.yaml that DLIO leaves with its results"),
             _option("override ++KEY=VALUE", "as DLIO takes it: ++workload.train.epochs=2", nargs="*"),
-            _option(
-                "--dlio VERSION",
-                f"which version of DLIO the file is for: {', '.join(VERSIONS)} (default: guessed from its keys)",
-                choices=tuple(VERSIONS),
-            ),
+            _DLIO,
             _flag("--as-run", "what that version really does, instead of what the file asks for"),
             _flag("--from-files", "read the files that DLIO has written, instead of writing some like them"),
             _option("-o --output FILE.dlio", "where the pattern goes (default: it is printed)"),

@@ -226,6 +226,13 @@ def require_one_node(nodes: int) -> None:
         raise UsageError(f"{text}{HELP}run all ranks on one node")
 
 
+def check_output(given: str | None) -> None:
+    """Do the work of `check_output_directory`."""
+    from dliosim.commands.job.results_dir import check_output_directory  # rank 0 alone imports what writes results
+
+    check_output_directory(given)
+
+
 def open_sessions(
     setup: Setup,
     used: Sequence[Workload],
@@ -238,12 +245,6 @@ def open_sessions(
     `used` are the workloads whose roots may be given. Raises UsageError and ExecutionError on every rank.
     """
     world, parsed = setup.world, setup.parsed
-
-    def check_output() -> None:
-        from dliosim.commands.job.results_dir import check_output_directory  # rank 0 alone imports what writes results
-
-        check_output_directory(parsed.output)
-
     # Paths come from rank 0: other ranks may have another working directory.
     roots = world.run_on_rank_0("find the directories", lambda: parse_used_roots(parsed, used))
     opened: dict[Dataset, OpenDataset] = {}  # what several sessions read is opened once
@@ -254,7 +255,7 @@ def open_sessions(
     for session in sessions:
         world.run_on_rank_0("find the directories", session.check_directories)
     cure = "write `--output DIR`, with a directory that you may write to"
-    world.run_on_rank_0("make the results directory", check_output, cure)
+    world.run_on_rank_0("make the results directory", lambda: check_output(parsed.output), cure)
     for session in [] if options.null else sessions:
         cure = "write `--dir DIR`, with a directory that you may write to, or one that can be made"
         world.run_on_rank_0("make the data directory", session.make_roots, cure)
