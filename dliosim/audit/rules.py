@@ -44,7 +44,7 @@ class Rule:
     subject: str
     severity: str  #: OBJECTION or NOTE
     source: str  #: the document that asks for it
-    #: what to type: {command} runs it again, {uncached} with `cache off`, {whole} with scale=1; {advice} of the answer
+    #: what to type: {command} runs it again, {advice} is that of the answer
     mend: str
     check: Check  #: finds the faults
 
@@ -219,27 +219,11 @@ def server_cache(loop: LoopResult, answer: Answer) -> Iterator[str]:
         yield _reasons(answer)
 
 
-@rule("loop", NOTE, "Hoefler 5", "put `drop caches` and the loop in a `repeat`, or: {uncached}")
+@rule("loop", NOTE, "Hoefler 5", "put `drop caches` and the loop in a `repeat`, or write `cache off`")
 def few_epochs(loop: LoopResult, answer: Answer) -> Iterator[str]:
     """Find fewer than 3 epochs that count."""
     if len(answer.epochs) < _FEWEST:
         yield f"{len(answer.epochs)} of {count(len(loop.epochs), 'epoch')} counted"
-
-
-@rule("loop", NOTE, "metrics.md", "quote storage-limited utilization, or on a quiet machine: {command}")
-def oversleep(loop: LoopResult, answer: Answer) -> Iterator[str]:
-    """Find late compute."""
-    if doubt := validity.doubt_of_oversleep(loop.phases):
-        yield f"{sentence(doubt)}: rates include that"
-
-
-@rule("machine", NOTE, "Hoefler 9", "use no more ranks than cores, on a quiet node, or name it")
-def load_of_cores(result: RunSummary | ComparisonResult) -> Iterator[str]:
-    """Find more ranks than cores, or other work on them."""
-    node = result.environment
-    if node.is_oversubscribed or node.was_busy:
-        ranks, cores = count(node.ranks_per_node, "rank"), count(node.cores_per_node, "core")
-        yield f"{ranks} on {cores} of a node, load average {number(node.load_average, 3)} in the minute before"
 
 
 @rule("machine", NOTE, "MLPerf 3.4.2, 4.4.2", "add --output DIR, with a directory on another file system")
@@ -250,7 +234,7 @@ def results_place(result: RunSummary | ComparisonResult) -> Iterator[str]:
         yield f"results were written to {place}"
 
 
-@rule("run", NOTE, "MLPerf 3.1.2", "{whole}")
+@rule("run", NOTE, "MLPerf 3.1.2", "name it with each figure, or run all of it: -D scale=1")
 def scale(run: RunSummary) -> Iterator[str]:
     """Find workloads smaller than published."""
     declared = re.search(r"^\s*param\s+scale\s*=\s*(\d+).*1 is the (?:published|real) size", run.pattern, re.MULTILINE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -60,7 +60,7 @@ def audit_results(results: Sequence[SavedRun | SavedComparison]) -> list[Audit]:
 
 def _audit_comparison(saved: SavedComparison) -> Audit:
     found = saved.comparison
-    return Audit(saved, tuple(_apply_rules({"machine": [(found,)], "comparison": [(found, found.answer)]}, None)))
+    return Audit(saved, _apply_rules({"machine": [(found,)], "comparison": [(found, found.answer)]}))
 
 
 def _audit_run(saved: SavedRun, runs: Sequence[SavedRun]) -> Audit:
@@ -76,7 +76,7 @@ def _audit_run(saved: SavedRun, runs: Sequence[SavedRun]) -> Audit:
         "limit": [(one, null_share(one, nulls)) for one in loops],
         "job": [] if run.null else [(repetitions,)],
     }
-    return Audit(saved, tuple(_apply_rules(subjects, run)))
+    return Audit(saved, _apply_rules(subjects, command_line(run, without=("--null", "--with-null"))))
 
 
 def find_repetitions(run: RunSummary, runs: Sequence[RunSummary]) -> list[RunSummary]:
@@ -105,26 +105,17 @@ def null_share(loop: LoopResult, nulls: Sequence[SavedRun]) -> float | None:
     return rate / fmean(rates) if any(rates) else None
 
 
-def _apply_rules(subjects: Mapping[str, Sequence[tuple[Any, ...]]], run: RunSummary | None) -> Iterator[Finding]:
-    """Yield the faults that the rules find in subjects, by the names of `Rule.subject`."""
+def _apply_rules(subjects: Mapping[str, Sequence[tuple[Any, ...]]], command: str = "") -> tuple[Finding, ...]:
+    """Return the faults that the rules find in subjects, by the names of `Rule.subject`; `command` is that of a run."""
+    found = []
     for rule in RULES:
         for subject in subjects.get(rule.subject, ()):
-            title = f"{subject[0].title}: " if isinstance(subject[0], LoopResult) else ""
-            mend = rule.mend.format_map(_list_cures(run, subject[0]))
-            yield from (Finding(rule, title + text, mend) for text in rule.check(*subject))
-
-
-def _list_cures(run: RunSummary | None, subject: Any) -> dict[str, str]:
-    """Return the texts of `Rule.mend`: commands are about the loop of a subject, else about the first one."""
-    answer = getattr(subject, "answer", None)
-    advice = [f"{sentence(one)}: {one.command}".removesuffix(": ") for one in (answer.advice if answer else ())]
-    cures = {"advice": advice[0] if advice else "read more data than memory holds"}
-    if run is not None:
-        phases = subject.phases if isinstance(subject, LoopResult) else run.loops
-        uncached = f"{phases[0].name}.cache=off" if phases else ""
-        overrides = {"command": "", "uncached": uncached, "whole": "scale=1"}
-        cures |= {name: command_line(run, one, without=("--null", "--with-null")) for name, one in overrides.items()}
-    return cures
+            title = f"{subject[0].title}: " if rule.subject in ("loop", "limit") else ""
+            answer = getattr(subject[0], "answer", None)
+            advice = [f"{sentence(one)}: {one.command}".removesuffix(": ") for one in (answer.advice if answer else ())]
+            mend = rule.mend.format(command=command, advice=[*advice, "read more data than memory holds"][0])
+            found += [Finding(rule, title + text, mend) for text in rule.check(*subject)]
+    return tuple(found)
 
 
 def audit_text(audits: Sequence[Audit]) -> str:

@@ -52,17 +52,16 @@ def size_command(parsed: SimpleNamespace) -> int:
     """Print how many samples and files each rule asks for, and the -D to use; return 0. Raises UsageError."""
     path, values, job = find_pattern(parsed.pattern, parsed.override), parse_values(parsed), make_job(parsed)
     workload, planned = _plan_steps(parsed, path, values, job)
-    sizes, pairs, left_out = list[dict[str, Any]](), list[tuple[str, str]](), list[str]()
+    sizes, left_out = list[dict[str, Any]](), list[str]()
     for name in dict.fromkeys(loop.dataset for loop in loops_of(workload.verbs) if loop.dataset):
         needed = parsed.times * parsed.memory * job.nodes
         try:
-            found, define = size_dataset(workload, workload.dataset(name), needed, parsed.steps)
+            sizes.append(size_dataset(workload, workload.dataset(name), needed, parsed.steps))
         except UsageError as error:
             left_out.append(error.message)
-        else:
-            sizes, pairs = [*sizes, found], [*pairs, *define]
     if not sizes and not planned.states:
         raise UsageError((left_out or [f"{workload.name}: no loop reads a data set, and nothing is saved"])[0])
+    pairs = [pair for one in sizes for pair in one["define"]]
     defined = [f"{name}={value}" for name, value in pairs]
     try:
         _plan(parsed, path, [*values, *pairs], job)
@@ -143,8 +142,7 @@ def check_rules(parsed: SimpleNamespace) -> int:
         judged, name, job = judge_rules(case, read_rules(parsed.rules)), case.workload.name, case.workload.job
         if not judged:
             raise UsageError(f"{name}: the rules are about training and `save`, and it has neither")
-        place = f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"
-        lines.append(f"{name}  {place}: {parsed.rules}, CLOSED division")
+        lines.append(f"{name}  {_describe_job(job)}: {parsed.rules}, CLOSED division")
         for rule, verdict, why in judged:
             head = f"{_WORDS[verdict]:<8} {rule['id']:<7} "
             lines.append(wrap_text(f"{rule['text']}; {why}", head, " " * len(head), SCREEN))
@@ -166,9 +164,8 @@ def _read_runs(parsed: SimpleNamespace) -> Case:
     runs = sorted(((one, read_run(Path(one) / RESULTS)[0]) for one in parsed.pattern), key=lambda pair: pair[1].started)
     first = runs[0][1]
     with TemporaryDirectory() as folder:
-        path = PATTERNS / f"{first.name}.dlio"
-        if not path.is_file() or path.read_text(encoding="utf-8") != first.pattern:
-            path = Path(folder) / "pattern.dlio"  # without the files that it includes, which results do not have
-            path.write_text(first.pattern, encoding="utf-8")
+        path = Path(folder) / "pattern.dlio"  # without the files that it includes, which results do not have
+        path.write_text(first.pattern, encoding="utf-8")
+        path = next((one for one in PATTERNS.glob("*.dlio") if one.read_bytes() == path.read_bytes()), path)
         case = _make_case(parsed, path, first.overrides, Job(first.ranks, first.nodes))
     return replace(case, runs=runs, memory=parsed.memory or first.environment.whole_memory_per_node or None)

@@ -115,11 +115,11 @@ class RunCommand(RankCommand):
 
     def report(self) -> int:
         """Write and print the results, then the trace; with --repeat run again, and report all runs at the end."""
-        reported = [self._report_run(self.runs[0])]
+        reported = [self._report_run()]
         for name in self.runs[1:]:
             self._open_run(name)
             self.run()
-            reported.append(self._report_run(name))
+            reported.append(self._report_run())
         counted = [run for _, run in reported[self.given.parsed.warm_up or 0 :] if run is not None]
         if len(counted) > 1 and not self.setup.parsed.json:
             from dliosim.report.run.repeats import format_repeats
@@ -127,11 +127,11 @@ class RunCommand(RankCommand):
             print_text(format_repeats(counted))
         return max(status for status, _ in reported)
 
-    def _report_run(self, name: str) -> tuple[int, RunSummary | None]:
+    def _report_run(self) -> tuple[int, RunSummary | None]:
         status, place, run = 0, None, None
         if self.record is not None:
             run = self.record.summarize(self.phases)
-            status, place = self.record.report(run, self.phases, name)
+            status, place = self.record.report(run, self.phases)
         lines = []
         if self.dlio_version:
             from dliosim.commands.dlio_summary import write_dlio_files  # most runs need none of it

@@ -38,7 +38,6 @@ from dliosim.plan.forecast.checkpoint_footprint import complete_times
 from dliosim.readable import count
 from dliosim.report.files.results import answer_json, write_partial, write_results
 from dliosim.report.phase_titles import group_phases
-from dliosim.report.run.answer_lines import answer_lines
 from dliosim.report.run.loops import latencies_by_loop
 from dliosim.report.run.screen import run_report, run_screen
 
@@ -102,14 +101,11 @@ class RunRecord:
         )
         return write_partial(self.directory.make, run)
 
-    def report(self, run: RunSummary, phases: Sequence[Phase], name: str) -> tuple[int, Path | None]:
-        """Write and print the results of all phases; return the status and their directory, as `report_run`.
-
-        One of several runs has a `name`, and prints its first lines alone.
-        """
+    def report(self, run: RunSummary, phases: Sequence[Phase]) -> tuple[int, Path | None]:
+        """Write and print the results of all phases; return the status and their directory, as `report_run`."""
         parsed = self.setup.parsed
         with self.setup.partial.final_write():
-            return report_run(self.directory, run, phases, parsed.json, parsed.strict, name)
+            return report_run(self.directory, run, phases, parsed.json, parsed.strict)
 
     def summarize(self, phases: Sequence[Phase]) -> RunSummary:
         """Return the run with its answers and expectations."""
@@ -208,12 +204,7 @@ def _find_needless(setup: Setup, finder: FileFinder, override: tuple[str, str]) 
 
 
 def report_run(
-    directory: ResultsDirectory,
-    run: RunSummary,
-    phases: Sequence[Phase],
-    as_json: bool,
-    is_strict: bool,
-    name: str = "",
+    directory: ResultsDirectory, run: RunSummary, phases: Sequence[Phase], as_json: bool, is_strict: bool
 ) -> tuple[int, Path | None]:
     """Write and print results; return the exit status and their directory, None if they could not be written.
 
@@ -231,8 +222,6 @@ def report_run(
             return answer_json(run, place)
         if place is None:
             return run_report(run, latencies_by_loop(run))
-        if name:
-            return f"{name}: {answer_lines(run)}\n{results_line(place)}"
         more = f"all tables: {shlex.join([run.program, 'report', str(place), '--full'])}\n"
         return run_screen(run) + more + results_line(place)
 

@@ -23,14 +23,12 @@ _FIXED = ("shared file", "file per rank")
 _MOST_FILES = 1 << 31
 
 
-def size_dataset(
-    workload: Workload, dataset: Dataset, needed: float, steps: int
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the least size of a data set that loops read, as `size --json` has it, and the pairs of -D that give it.
+def size_dataset(workload: Workload, dataset: Dataset, needed: float, steps: int) -> dict[str, Any]:
+    """Return the least size of a data set that loops read, as `size --json` has it; files are whole.
 
-    `needed` is the least number of bytes, `steps` the least number of steps of each rank in an epoch; files are whole.
-    `by_memory` and `by_steps` are samples and files that either asks for, `bytes` those of the files that keep both.
-    Raises UsageError for existing files, and if no size keeps both.
+    `needed` is the least number of bytes, `steps` the least number of steps of each rank in an epoch. `by_memory` and
+    `by_steps` are samples and files that either asks for, `bytes` those of the files that keep both, and `define` pairs
+    of -D that make the data set so. Raises UsageError for existing files, and if no size keeps both.
     """
     if dataset.source:
         text = f"data set `{dataset.name}`: its samples are counted in existing files (`from files`), and cannot be set"
@@ -46,16 +44,15 @@ def size_dataset(
     first = math.ceil(needed / count_data(_resize(dataset, 1), math.inf))
     by_memory, by_steps = _find_least(dataset, fills, first), _find_least(dataset, lasts, 1)
     made = max(by_memory, by_steps, key=lambda one: one.samples)
-    define = define_size(made)
-    define += [(f"{one.name}.steps", str(steps)) for one in loops if one.steps is not None and one.steps < steps]
-    content = {
+    limited = [one for one in loops if one.steps is not None and one.steps < steps]
+    return {
         "dataset": dataset.name,
         "bound_by": "memory" if made is by_memory else "steps",
         "by_memory": (by_memory.samples, by_memory.layout.files),
         "by_steps": (by_steps.samples, by_steps.layout.files),
         "bytes": _file_bytes(workload, made),
+        "define": [*define_size(made), *((f"{one.name}.steps", str(steps)) for one in limited)],
     }
-    return content, define
 
 
 def multiply_dataset(dataset: Dataset, times: int) -> Dataset:

@@ -92,8 +92,6 @@ FAULTS: dict[str, Plant] = {
     "hints-refused": lambda runs: phase(runs[0], "train").update(hints_asked={"striping_factor": "8"}),
     "server-cache": lambda runs: answer(runs[0], reasons=reason("server")),
     "few-epochs": lambda runs: answer(runs[0], epochs=[1]),
-    "oversleep": lambda runs: epochs(runs[0], oversleep_share=0.04),
-    "load-of-cores": lambda runs: runs[0]["environment"].update(ranks_per_node=4),
     "results-place": lambda runs: runs[0]["environment"]["details"].pop("results on"),
     "scale": lambda runs: runs[0].update(overrides=[["scale", "4"]]),
     "few-runs": lambda runs: runs.__delitem__(slice(2, None)),
@@ -234,7 +232,7 @@ def faulty(place: Path) -> list[Audit]:
     runs = repetitions()
     FAULTS["core-waits"](runs)
     FAULTS["core-waits"](runs[1:])
-    FAULTS["oversleep"](runs)
+    FAULTS["scale"](runs)
     return audit_results(load_runs(place, runs))
 
 
@@ -244,7 +242,7 @@ def test_the_text_says_what_to_type_once_for_all_results_that_share_a_fault(tmp_
     assert text.splitlines()[2] == f"{tmp_path}/run-2: fit to publish: no objection, 0 notes"
     assert re.findall(r"^(\w+: [\w-]+) \(.*?(\d) results?", text, re.MULTILINE) == [
         ("objection: core-waits", "2"),
-        ("note: oversleep", "1"),
+        ("note: scale", "1"),
     ]
     assert text.count("reader: dliosim run clean.dlio --dir /scratch/data\n") == 1
 
@@ -254,7 +252,7 @@ def test_the_json_has_every_finding_with_its_source(tmp_path: Path) -> None:
     assert content["objections"] == 1
     assert [(one["name"], one["severity"]) for one in content["findings"]] == [
         ("core-waits", OBJECTION),
-        ("oversleep", NOTE),
+        ("scale", NOTE),
     ]
     assert all(one["source"] and one["text"] and one["mend"] for one in content["findings"])
 
