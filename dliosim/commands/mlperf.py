@@ -19,8 +19,7 @@ from dliosim.commands.job.terminal import print_text
 from dliosim.errors import HELP, UsageError
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
-from dliosim.mlperf.rules import Case, find_changes, judge_rules, read_rules
-from dliosim.mlperf.sizing import define_size, multiply_dataset, size_dataset
+from dliosim.mlperf.rules import Case, find_changes, judge_rules, multiply_dataset, read_rules, size_dataset
 from dliosim.model import Job, Workload
 from dliosim.plan.forecast.forecast import forecast, loops_of
 from dliosim.plan.forecast.forecast_types import Forecast
@@ -126,7 +125,7 @@ def _plan_steps(parsed: SimpleNamespace, path: Path, values: Values, job: Job) -
         if {one.code for one in error.diagnostics if one.is_error} != {"E201"}:
             raise
         alone = [one for one in _plan(parsed, path, values, Job(1))[0].datasets if not one.source]
-        more = [pair for one in alone for pair in define_size(multiply_dataset(one, job.ranks))]
+        more = [pair for one in alone for pair in multiply_dataset(one, job.ranks)]
         return _plan(parsed, path, [*values, *more], job)
 
 

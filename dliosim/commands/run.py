@@ -22,7 +22,7 @@ from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.world import fullest_node
 from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
-from dliosim.measure.rank.step_log import StepLog
+from dliosim.measure.rank.records import StepLog
 from dliosim.model import Loop, Restore, Save, StorageModel, Verb, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
@@ -136,7 +136,7 @@ class RunCommand(RankCommand):
         if self.dlio_version:
             from dliosim.commands.dlio_summary import write_dlio_files  # most runs need none of it
 
-            lines.append(write_dlio_files(self.setup, self.session, run, self.dlio_version, place))
+            lines.append(write_dlio_files(self.setup, self.session, run, self.dlio_version))
         if self.recording is not None:
             modelled = "" if self.storage is None else self.storage.name
             lines.append(self.recording.write(place, _describe_run(self.setup, self.session.workload, modelled)))

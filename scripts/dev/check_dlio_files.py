@@ -4,7 +4,7 @@
     scripts/dev/check_dlio_files.py RESULTS
 
 RESULTS is a tree of folders of runs (summary.json, R_output.json, R_per_epoch_stats.json, config.yaml). Times of steps
-come from R_output.json; dliosim/report/files works out blocks, epochs and the summary from them.
+come from R_output.json; dliosim works out blocks, epochs and the summary from them.
 
 A block has two figures, AU and samples/s, and one time that DLIO keeps for itself: its end - its begin, by `time()`.
 It takes the time stamps of per_epoch_stats.json a little later. So the time of a block is worked out from DLIO's
@@ -28,9 +28,10 @@ from harness import ROOT, header, orderly, row
 
 sys.path.insert(0, str(ROOT))
 
+from dliosim.commands.dlio_summary import host_content, loop_metric
 from dliosim.dlio.config import Config, read_config
 from dliosim.dlio.known_keys import VERSIONS, Version
-from dliosim.measure.rank.step_log import LoggedCheckpoint
+from dliosim.measure.rank.records import LoggedCheckpoint
 from dliosim.report.files.dlio_ranks import (
     Block,
     RankEpoch,
@@ -39,7 +40,6 @@ from dliosim.report.files.dlio_ranks import (
     epoch_stats,
     rank_output,
 )
-from dliosim.report.files.dlio_summary import host_content, loop_metric
 
 #: A block's time is kept in ns here, and a float in DLIO.
 TOLERANCE = 1e-6

@@ -16,7 +16,7 @@ import pytest
 from dliosim import PATTERNS
 from dliosim.cli import main
 from dliosim.language.compile import compile_pattern
-from dliosim.mlperf.sizing import count_data
+from dliosim.mlperf.rules import count_data
 from dliosim.model import Job
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.plan.forecast.forecast import forecast, loops_of

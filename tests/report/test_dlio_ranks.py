@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from dliosim.dlio.known_keys import VERSIONS
 from dliosim.measure.figures.summary import dlio_samples_per_second, dlio_utilization
-from dliosim.measure.rank.records import StepBlock
-from dliosim.measure.rank.step_log import LoggedCheckpoint, LoggedEpoch, StepLog
+from dliosim.measure.rank.records import LoggedCheckpoint, LoggedEpoch, StepBlock, StepLog
 from dliosim.report.files.dlio_ranks import (
     Block,
     block_throughput,

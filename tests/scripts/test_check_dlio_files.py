@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dliosim.commands.dlio_summary import loop_metric
 from dliosim.dlio.known_keys import VERSIONS
 from dliosim.report.files.dlio_ranks import Block, RankEpoch, epoch_stats, rank_output
-from dliosim.report.files.dlio_summary import loop_metric
 from tests.scripts.fidelity import script
 
 checking = script("check_dlio_files")

@@ -15,9 +15,8 @@ from mpi4py import __version__ as mpi4py_version
 from dliosim import __version__
 from dliosim.execute.backends.registry import list_accesses
 from dliosim.execute.mpi.world import NodeLoad
-from dliosim.execute.node.environment import find_mount, mpi_io, mpi_library
+from dliosim.execute.node.environment import find_mount, link_speed, mpi_io, mpi_library
 from dliosim.execute.node.memory import available_memory, whole_memory
-from dliosim.execute.node.network import link_speed
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.phases.context import Session
 from dliosim.measure.results.machine import LINK_SPEED, OTHER_MOUNT, RESULTS_ON, SERVER_KINDS, Environment, FileSystem

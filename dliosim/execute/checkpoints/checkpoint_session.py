@@ -21,7 +21,7 @@ from dliosim.execute.mpi.world import World
 from dliosim.execute.node.striping import striping_hint_note
 from dliosim.execute.payload.payload_format import part_keys
 from dliosim.execute.phases.context import Phase, Session, verb_phase
-from dliosim.measure.rank.step_log import LoggedCheckpoint
+from dliosim.measure.rank.records import LoggedCheckpoint
 from dliosim.model import Checkpoint
 from dliosim.plan.checkpoints.layout import StateFiles, state_files
 from dliosim.readable import seconds

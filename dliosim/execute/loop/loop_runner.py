@@ -33,8 +33,7 @@ from dliosim.execute.phases.residency import Residency, find_uncounted_reads
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.figures.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
 from dliosim.measure.figures.timeline import gather_timeline, has_offsets, keep_epoch
-from dliosim.measure.rank.records import EpochRecord
-from dliosim.measure.rank.step_log import LoggedEpoch
+from dliosim.measure.rank.records import EpochRecord, LoggedEpoch
 from dliosim.measure.rank.step_times import PlannedSteps, StepAccount
 from dliosim.measure.rank.time_series import EpochSeries
 from dliosim.measure.results.phase import LoopPhase

@@ -131,3 +131,21 @@ def require_memory(needed: int, ranks: int, what: str) -> None:
     if memory is not None and needed > memory:
         text = f"{what} need {size(needed)} of memory for {count(ranks, 'rank')} on a node"
         raise ExecutionError(f"{text}, and {place} has {size(memory)} free", "R402")
+
+
+def link_speed(devices: Path = Path("/sys/class")) -> int:
+    """Return the speed of all network links of this node together, in Mb/s; 0 if the kernel does not know it.
+
+    Cards that are Ethernet and InfiniBand at the same time count once. Virtual links without a card do not count.
+    """
+    cards = [_read_speed(card / "speed") for card in (devices / "net").glob("*") if (card / "device").exists()]
+    ports = [1000 * _read_speed(rate) for rate in (devices / "infiniband").glob("*/ports/*/rate")]
+    return max(sum(cards), sum(ports))
+
+
+def _read_speed(path: Path) -> int:
+    """Return the number at the begin of a file; 0 if there is none, as for a card without a cable (-1)."""
+    try:
+        return max(int(float(path.read_text().split()[0])), 0)
+    except (OSError, ValueError, IndexError, OverflowError):
+        return 0

@@ -17,8 +17,7 @@ from dliosim.execute.node.environment import find_mount
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.execute.store.manifest import resolve_in_root
 from dliosim.measure.figures.timeline import Timeline
-from dliosim.measure.rank.records import VerbRecord
-from dliosim.measure.rank.step_log import StepLog
+from dliosim.measure.rank.records import StepLog, VerbRecord
 from dliosim.measure.results.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
 from dliosim.model import Access, Checkpoint, Dataset, Restore, Split, Workload
 from dliosim.model.verbs import flatten_verbs, list_saved_checkpoints

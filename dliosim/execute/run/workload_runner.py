@@ -21,7 +21,7 @@ from dliosim.execute.node.compute import set_timer_slack, sleep_until
 from dliosim.execute.phases.context import Phase, PhaseLog, Session, verb_phase
 from dliosim.execute.run.memory_check import require_memory_at_once, verb_title
 from dliosim.execute.run.page_cache_residency import drop_caches
-from dliosim.measure.rank.step_log import LoggedCheckpoint
+from dliosim.measure.rank.records import LoggedCheckpoint
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary, add_null_times
 from dliosim.model import Barrier, Convert, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
 from dliosim.model.counter_rng import draw, key

@@ -23,6 +23,9 @@ PartColumn: TypeAlias = int
 #: A column that ranks.h5 does not have.
 InnerColumn: TypeAlias = int
 
+#: `step_times.READINGS` that a `StepLog` has of each step, ns.
+LOGGED = ("begun", "fetched", "compute_begun", "compute_ended", "sync_ended", "saved")
+
 _CAUSE_BITS = 3
 _RANK_BITS = 22
 _LONGEST_WAIT = (1 << 63 - _CAUSE_BITS - _RANK_BITS) - 1
@@ -301,3 +304,43 @@ class VerbRecord:
 def column_names(record: type, *kinds: str) -> tuple[str, ...]:
     """Return the names of a record's fields of these types, such as `Column`."""
     return tuple(one.name for one in fields(record) if one.type in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEpoch:
+    """The steps of one epoch of a loop."""
+
+    #: verb of the loop: `train`, `evaluate` or `infer`
+    kind: str
+    #: samples of a full step of this rank
+    batch: int
+    #: clock reading at the start of the epoch, ns
+    started: int
+    #: readings of the clock, (steps, `LOGGED`), ns
+    readings: Ints
+    #: compute asked, (steps,), ns
+    asked: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedCheckpoint:
+    """A save or a restore of this rank."""
+
+    #: `save` or `restore`
+    kind: str
+    #: clock reading at its begin, ns
+    begun: int
+    #: clock reading at the end of the time in which it held the rank, ns
+    ended: int
+    #: bytes of the checkpoint over all ranks
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepLog:
+    """Times of every step and checkpoint of this rank, for the whole run: results.json has those of 64 steps."""
+
+    #: epochs of loops
+    epochs: list[LoggedEpoch] = field(default_factory=list)
+    #: saves and restores
+    checkpoints: list[LoggedCheckpoint] = field(default_factory=list)

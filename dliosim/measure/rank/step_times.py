@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure.rank.histogram import Histogram
-from dliosim.measure.rank.records import CAUSES, EpochRecord, StepBlock, pack_arrivals
-from dliosim.measure.rank.step_log import LOGGED
+from dliosim.measure.rank.records import CAUSES, LOGGED, EpochRecord, StepBlock, pack_arrivals
 from dliosim.measure.rank.time_series import EpochSeries
 from dliosim.measure.reducer import Ints
 from dliosim.trace.recorder import recorder

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.dlio.known_keys import Version
-from dliosim.measure.rank.step_log import LOGGED, LoggedCheckpoint, LoggedEpoch, StepLog
+from dliosim.measure.rank.records import LOGGED, LoggedCheckpoint, LoggedEpoch, StepLog
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 

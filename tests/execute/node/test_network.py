@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.node.network import link_speed
+from dliosim.execute.node.environment import link_speed
 
 
 def write(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dliosim.report.files.dlio_summary import loop_metric
+from dliosim.commands.dlio_summary import loop_metric
 
 
 def test_ranks_are_summed_in_training_and_listed_in_evaluation() -> None:
