@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from dliosim.audit.bundle import write_bundle
 from dliosim.audit.setup_text import describe_setup
 from dliosim.audit.verdict import audit_json, audit_results, audit_text
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import ExpectationMissed
 from dliosim.readable import count
+from dliosim.report.reader.bundle import write_bundle
 from dliosim.report.reader.load import load_results
 
 
@@ -19,7 +19,7 @@ def audit_command(parsed: SimpleNamespace) -> int:
     """Print what a reviewer would object to, or do what an option asks. Raises UsageError and ExecutionError."""
     results = load_results(parsed.results, with_arrays=False)
     if parsed.bundle is not None:
-        write_bundle(Path(parsed.bundle), list(map(Path, parsed.results)), results)
+        write_bundle(Path(parsed.bundle), list(map(Path, parsed.results)))
         print_text(f"bundle: {parsed.bundle}\n")
     elif parsed.text:
         print_text(describe_setup(results))

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.audit.bundle import write_bundle
 from dliosim.audit.verdict import audit_results
 from dliosim.cli import main
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.report.reader import bundle as reader
+from dliosim.report.reader.bundle import write_bundle
 from dliosim.report.reader.load import SavedRun, load_results
 from tests.audit.sample import repetitions, write_runs
 from tests.examples import examples
@@ -31,7 +31,7 @@ Files = dict[str, bytes]
 def make_bundle(place: Path, runs: int = 2) -> Path:
     places = write_runs(place, repetitions(runs))
     path = place / "artifact.zip"
-    write_bundle(path, list(map(Path, places)), load_results(places, with_arrays=False))
+    write_bundle(path, list(map(Path, places)))
     return path
 
 
@@ -83,7 +83,7 @@ def test_a_bundle_is_read_as_the_directories_are(tmp_path: Path) -> None:
 def test_pictures_have_the_arrays_of_a_bundle(tmp_path: Path) -> None:
     write_run(tmp_path / "run", 2)
     places, path = [tmp_path / "run"], tmp_path / "a.zip"
-    write_bundle(path, places, load_results([str(tmp_path / "run")], with_arrays=False))
+    write_bundle(path, places)
     assert {"001/ranks.h5", "001/timeline.h5"} <= set(contents(path))
     [own], [found] = (load_results([str(each)], with_arrays=True) for each in (places[0], path))
     assert isinstance(found, SavedRun) and isinstance(own, SavedRun)
@@ -94,7 +94,7 @@ def test_a_bundle_never_replaces_a_file(tmp_path: Path) -> None:
     path = make_bundle(tmp_path)
     before = path.read_bytes()
     with pytest.raises(ExecutionError, match="it is there already"):
-        write_bundle(path, [tmp_path / "run-0"], load_results([str(tmp_path / "run-0")], with_arrays=False))
+        write_bundle(path, [tmp_path / "run-0"])
     assert path.read_bytes() == before
 
 
@@ -102,7 +102,7 @@ def test_a_bundle_never_replaces_a_file(tmp_path: Path) -> None:
 def test_a_bundle_is_a_zip_of_directories(name: str, given: str, tmp_path: Path) -> None:
     make_bundle(tmp_path, runs=1)
     with pytest.raises(UsageError, match=r"FILE\.zip"):
-        write_bundle(tmp_path / name, [tmp_path / given], load_results([str(tmp_path / given)], with_arrays=False))
+        write_bundle(tmp_path / name, [tmp_path / given])
     assert not (tmp_path / name).exists()
 
 

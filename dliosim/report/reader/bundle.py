@@ -1,35 +1,82 @@
-"""Bundles of results: zip files from any source, unpacked into a directory of their own while they are read."""
+"""Bundles: results with all that an artifact evaluation needs, as one zip file that `report` and `audit` read.
+
+Bundles of any source are unpacked into a directory of their own while they are read.
+"""
 
 from __future__ import annotations
 
+import io
 import re
+import shlex
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from dliosim.errors import UsageError
-from dliosim.report.files.results import COMPARE, PARTIAL, RANKS, RESULTS, ROWS, TIMELINE
-from dliosim.report.reader.typed_json import check_file
-
-#: Files of a folder that come from results, the one that says what they are first; others of a folder and of a bundle.
-FILES: Final = (COMPARE, RESULTS, PARTIAL, ROWS, RANKS, TIMELINE)
-PATTERN, ENVIRONMENT, README, SUMS = "pattern.dlio", "environment.txt", "README.txt", "SHA256SUMS"
+from dliosim.measure.figures.declaration import Lines
+from dliosim.measure.results.machine import Environment
+from dliosim.report.files.results import COMPARE, PARTIAL, RANKS, RESULTS, ROWS, TIMELINE, write_new
+from dliosim.report.reader.typed_json import check_file, read_json, read_member
+from dliosim.report.run.conditions import environment_rows
 
 #: The most folders, and the most bytes, of the file and of all that is in it.
 MAX_FOLDERS, MAX_BYTES = 100, 2 << 30
 
-_IN_FOLDERS: Final = "|".join(map(re.escape, (*FILES, PATTERN, ENVIRONMENT)))
-_NAME: Final = re.compile(rf"{re.escape(README)}|{SUMS}|[0-9]{{3}}/(?:{_IN_FOLDERS})")
+#: Files of a folder that come from results, the one that says what they are first.
+_FILES: Final = (COMPARE, RESULTS, PARTIAL, ROWS, RANKS, TIMELINE)
+_IN_FOLDERS: Final = "|".join(map(re.escape, (*_FILES, "pattern.dlio", "environment.txt")))
+_NAME: Final = re.compile(rf"README\.txt|SHA256SUMS|[0-9]{{3}}/(?:{_IN_FOLDERS})")
 #: Bytes of the directory of a zip file, at most: of an entry for each file.
-_MAX_DIRECTORY: Final = 200 * MAX_FOLDERS * (len(FILES) + 3)
+_MAX_DIRECTORY: Final = 200 * MAX_FOLDERS * (len(_FILES) + 3)
 
 # Errors of zipfile and zlib about damaged files; NotImplementedError is a RuntimeError.
 _DAMAGE: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError, OSError)
+
+_README: Final = """Results of dliosim. Each folder has figures, the machine, and the pattern that its command names.
+`dliosim report {name}` shows the figures, `dliosim audit {name}` what a reviewer would object to.
+"""
+
+
+def write_bundle(path: Path, places: Sequence[Path]) -> None:
+    """Write directories of results, which were read before, to a new zip file, whole or not at all.
+
+    Raises UsageError for results that make no bundle, and ExecutionError if it cannot be written or is there already.
+    """
+    if path.suffix != ".zip" or not all(place.is_dir() for place in places) or len(places) > MAX_FOLDERS:
+        raise UsageError(f"--bundle takes FILE.zip, and at most {MAX_FOLDERS} directories of results")
+    if sum(one.stat().st_size for place in places for one in place.iterdir() if one.name in _FILES) > MAX_BYTES:
+        raise UsageError(f"--bundle {path}: the results have more than {MAX_BYTES} bytes: make several bundles")
+    files = dict(_list_files(path.name, places))
+    files["SHA256SUMS"] = "".join(f"{sha256(data).hexdigest()}  {name}\n" for name, data in files.items()).encode()
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    write_new(path, content.getbuffer())
+
+
+def _list_files(name: str, places: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+    """Yield names and contents of all files but the sums."""
+    readme = _README.format(name=name)
+    for number, place in enumerate(places, 1):
+        files = [place / one for one in _FILES if (place / one).exists()]
+        content = read_json(files[0])
+        ranks, nodes = (read_member(int, content, key) for key in ("ranks", "nodes"))
+        words = read_member(tuple[str, ...], content, "arguments")
+        rows = environment_rows(read_member(Environment, content, "environment"), ranks, nodes)
+        readme += f"\n{number:03d}  {shlex.join(['mpiexec', '-n', str(ranks), 'dliosim', *words])}\n"
+        yield f"{number:03d}/pattern.dlio", read_member(Lines, content, "pattern").encode()
+        yield f"{number:03d}/environment.txt", "".join(f"{name}: {text}\n" for name, text in rows).encode()
+        for file in files:
+            check_file(file, MAX_BYTES)
+            yield f"{number:03d}/{file.name}", file.read_bytes()
+    yield "README.txt", readme.encode()
 
 
 @contextmanager
