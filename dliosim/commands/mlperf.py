@@ -131,11 +131,11 @@ def _plan_steps(parsed: SimpleNamespace, path: Path, values: Values, job: Job) -
 
 def check_rules(parsed: SimpleNamespace) -> int:
     """Print for each rule if it is kept; return 1 if one is broken. Raises UsageError and PatternError."""
-    results = [holds_results(one) for one in parsed.pattern]
-    if any(results) and not all(results):
-        raise UsageError(f"--rules: patterns and results together{HELP}name patterns, or the results of one pattern")
-    paths = [] if all(results) else [find_pattern(one, parsed.override) for one in parsed.pattern]
-    cases = [_make_case(parsed, path, parse_values(parsed), make_job(parsed)) for path in paths] or [_read_runs(parsed)]
+    if all(map(holds_results, parsed.pattern)):
+        cases = [_read_runs(parsed)]
+    else:
+        paths = [find_pattern(one, parsed.override) for one in parsed.pattern]
+        cases = [_make_case(parsed, path, parse_values(parsed), make_job(parsed)) for path in paths]
     lines, status = list[str](), 0
     for case in cases:
         judged, name, job = judge_rules(case, read_rules(parsed.rules)), case.workload.name, case.workload.job

@@ -187,14 +187,10 @@ def _list_given(parsed: SimpleNamespace, *names: str) -> list[str]:
 def _find_run_contradiction(parsed: SimpleNamespace) -> str:
     if parsed.storage is not None and (others := _list_given(parsed, "null", "verify", "mtbf")):
         return f"--storage and {others[0]}: a run on a described storage reads no file"
-    if parsed.warm_up is not None and parsed.repeat is None:
-        return "--warm-up goes with --repeat, the number of runs that count"
-    if parsed.dlio is not None and parsed.dlio_summary is None:
-        return "--dlio says how --dlio-summary writes files, and there is none"
     if parsed.null and (others := _list_given(parsed, "verify", "with_null")):
         done = "check" if parsed.verify else "compare with"
         return f"--null and {others[0]}: a run without I/O has nothing to {done}"
-    return _find_missing_mtbf(parsed, "restart_time")
+    return _find_missing(parsed, {"restart_time": "mtbf", "warm_up": "repeat", "dlio": "dlio_summary"})
 
 
 def _find_check_contradiction(parsed: SimpleNamespace) -> str:
@@ -203,9 +199,9 @@ def _find_check_contradiction(parsed: SimpleNamespace) -> str:
     pairs = [word for word in words if not Path(word).exists()]
     imported = any(word.endswith(ENDINGS) for word in parsed.pattern)
     is_alone = len(pairs) == len(parsed.pattern)
-    if parsed.memory is not None and parsed.rules is None:
-        return "--memory goes with --rules, and there are none"
-    return f"unrecognized arguments: {' '.join(pairs)}" if pairs and not imported and not is_alone else ""
+    if pairs and not imported and not is_alone:
+        return f"unrecognized arguments: {' '.join(pairs)}"
+    return _find_missing(parsed, {"memory": "rules"})
 
 
 def _find_report_contradiction(parsed: SimpleNamespace) -> str:
@@ -247,14 +243,13 @@ def _find_plan_contradiction(parsed: SimpleNamespace) -> str:
         return "--storage: the file has the rates that --bandwidth and --opens give"
     if parsed.csv and limits:
         return f"{limits[0]} is for the answer of a plan, and --csv prints a list of reads"
-    return _find_missing_mtbf(parsed, "restart_time", "save_time")
+    return _find_missing(parsed, {"restart_time": "mtbf", "save_time": "mtbf"})
 
 
-def _find_missing_mtbf(parsed: SimpleNamespace, *names: str) -> str:
-    given = _list_given(parsed, *names)
-    if given and parsed.mtbf is None:
-        return f"{given[0]} goes with --mtbf, the mean time between failures, and there is none"
-    return ""
+def _find_missing(parsed: SimpleNamespace, needed: dict[str, str]) -> str:
+    """Return which option is given without another that it needs; empty if there is none."""
+    lone = [pair for pair in needed.items() if _list_given(parsed, pair[0]) and not _list_given(parsed, pair[1])]
+    return " goes with ".join(f"--{name.replace('_', '-')}" for name in lone[0]) + ", which is missing" if lone else ""
 
 
 #: The function that makes a pattern of a trace, which `new` calls: nothing of the core imports the analysis.
