@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from dliosim.audit.verdict import find_repetitions
 from dliosim.errors import DliosimError, UsageError
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.results.file_phases import FilePhase, SavePhase
+from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.machine import LINK_SPEED
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.model import Job, Workload
@@ -28,10 +28,13 @@ def describe_setup(results: Sequence[SavedRun | SavedComparison]) -> str:
     runs = [one.run for one in saved]
     if len(runs) < len(results) or len(find_repetitions(runs[0], runs)) < len(runs):
         raise UsageError("--text describes one run with I/O, or repetitions of it: these results are others")
-    parts = [*_describe_machine(runs[0]), *_describe_data(runs[0])]
-    parts += [text for loop in saved[0].loops for text in _describe_loop(loop)]
-    parts += map(_describe_verb, group_phases([*runs[0].saves, *runs[0].restores]))
-    parts += _describe_repetitions(runs)
+    run, loops = runs[0], [text for loop in saved[0].loops for text in _describe_loop(loop)]
+    parts = [*_describe_machine(run), *_describe_data(run), *loops, *_describe_saves(run)]
+    parts.append(f"The job ran {count(len(runs), 'time')}, first at {min(one.started for one in runs)}.")
+    for title, values in main_figures(runs).items():
+        if len(runs) > 1 and (mean := fmean(values)):
+            deviation = percent(stdev(values) / mean, 2)
+            parts.append(f"Their figure of {title} had a standard deviation of {deviation} of its mean.")
     return wrap_text(" ".join(parts), "", "", SCREEN) + "\n"
 
 
@@ -91,14 +94,8 @@ def _describe_loop(loop: LoopResult) -> Iterator[str]:
         yield f"Storage gave {size(got.mean, 3)}/s (95 % interval {size(got.low, 3)}/s to {size(got.high, 3)}/s)."
 
 
-def _describe_verb(phases: Sequence[FilePhase]) -> str:
-    first = phases[0]
-    synced = f", fsync {'on' if first.fsync else 'off'}" if isinstance(first, SavePhase) else ""
-    return f"{title_of(first)} ran {count(len(phases), 'time')}, {size(first.verb.bytes, 3)} by {first.api}{synced}."
-
-
-def _describe_repetitions(runs: Sequence[RunSummary]) -> Iterator[str]:
-    yield f"The job ran {count(len(runs), 'time')}, first at {min(run.started for run in runs)}."
-    for title, values in main_figures(runs).items() if len(runs) > 1 else ():
-        if mean := fmean(values):
-            yield f"Their figure of {title} had a standard deviation of {percent(stdev(values) / mean, 2)} of its mean."
+def _describe_saves(run: RunSummary) -> Iterator[str]:
+    for first, *others in group_phases([*run.saves, *run.restores]):
+        synced = f", fsync {'on' if first.fsync else 'off'}" if isinstance(first, SavePhase) else ""
+        times = count(1 + len(others), "time")
+        yield f"{title_of(first)} ran {times}, {size(first.verb.bytes, 3)} by {first.api}{synced}."

@@ -98,10 +98,8 @@ def null_share(loop: LoopResult, nulls: Sequence[SavedRun]) -> float | None:
     known = [(one.null_seconds, one.seconds) for one in loop.answer_epochs if one.null_seconds and one.seconds]
     if len(known) == len(loop.answer_epochs):
         return sum(null for null, _ in known) / sum(whole for _, whole in known)
-    rate, *rates = (
-        aggregate.samples_per_second(one.answer_epochs) or 0.0
-        for one in (loop, *(each for null in nulls for each in null.loops if each.title == loop.title))
-    )
+    without = [one for null in nulls for one in null.loops if one.title == loop.title]
+    rate, *rates = (aggregate.samples_per_second(one.answer_epochs) or 0.0 for one in (loop, *without))
     return rate / fmean(rates) if any(rates) else None
 
 

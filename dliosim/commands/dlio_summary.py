@@ -57,8 +57,7 @@ def choose_version(setup: Setup, workload: Workload) -> str:
     Raises UsageError if the folder has those of another run, or if no loop trains.
     """
     folder, parsed = Path(setup.parsed.dlio_summary), setup.parsed
-    loops = [verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Loop)]
-    if loops and find_loops(workload)[0] is None:
+    if find_loops(workload)[0] is None and any(isinstance(verb, Loop) for verb, _ in flatten_verbs(workload.verbs)):
         raise UsageError(f"--dlio-summary: DLIO has loops that train, and {workload.name} has none")
     if (folder / _SUMMARY).exists() or next(folder.glob(f"*/{_SUMMARY}"), None):
         cure = f"write `--dlio-summary {shlex.quote(f'{folder}-2')}`"

@@ -1,4 +1,8 @@
-"""The command `dliosim report`: results side by side as a table, as a page, or as pictures, without MPI."""
+"""The commands about results, without MPI.
+
+`dliosim report` shows them side by side as a table, as a page, or as pictures. `dliosim audit` says if they are fit to
+publish, and makes a text on their set-up, or a bundle of them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from dliosim.commands.job.terminal import print_text
-from dliosim.errors import HELP, ExecutionError, UsageError, install_hint
+from dliosim.errors import HELP, ExecutionError, ExpectationMissed, UsageError, install_hint
 from dliosim.readable import count, printable
 from dliosim.report.compare.results import comparison_json
 from dliosim.report.files.results import answer_json, write_atomic
@@ -44,6 +48,26 @@ def report_command(parsed: SimpleNamespace) -> int:
             sys.stdout.writelines(f"{line}\n" for line in (*left_out, f"pictures: {made}"))
     except OSError as error:
         raise ExecutionError(f"{error.filename or 'the report'} cannot be written: {error.strerror}") from error
+    return 0
+
+
+def audit_command(parsed: SimpleNamespace) -> int:
+    """Print what a reviewer would object to, or do what an option asks. Raises UsageError and ExecutionError."""
+    from dliosim.audit import setup_text, verdict  # `report` needs none of it
+    from dliosim.report.reader.bundle import write_bundle
+
+    results = load_results(parsed.results, with_arrays=False)
+    if parsed.bundle is not None:
+        write_bundle(Path(parsed.bundle), list(map(Path, parsed.results)))
+        print_text(f"bundle: {parsed.bundle}\n")
+    elif parsed.text:
+        print_text(setup_text.describe_setup(results))
+    else:
+        audits = verdict.audit_results(results)
+        print_text("".join(map(verdict.audit_json, audits)) if parsed.json else verdict.audit_text(audits))
+        if parsed.strict and (objections := sum(one.objections for one in audits)):
+            sys.stderr.write(f"error: {count(objections, 'objection')}\n")
+            return ExpectationMissed.exit_code
     return 0
 
 

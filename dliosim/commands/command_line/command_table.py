@@ -500,7 +500,7 @@ COMMANDS: Final = {
         find_contradiction=_find_report_contradiction,
     ),
     "audit": Command(
-        "commands.audit:audit_command",
+        "commands.report:audit_command",
         "say what a reviewer would object to in results, before you publish",
         "dliosim audit dliosim-results-*",
         (
