@@ -109,10 +109,9 @@ def restore_from_cache(run: RunSummary) -> Iterator[str]:
     memory = _CHECKPOINT_TIMES * run.environment.whole_memory_per_node * run.nodes
     for phase in run.restores:
         asked, given, share = phase.verb.bytes_once, phase.verb.device_bytes, phase.verb.resident_share
-        if given is None and share is None:
-            part = 0.0 if asked < memory else 1.0
-        else:
-            part = 1 - (share or 0.0) if given is None else share_of_device(given, asked, 0)
+        part = float(asked >= memory) if share is None else 1 - share
+        if given is not None:
+            part = share_of_device(given, asked, 0)
         if share_source(part) != "device" or run.is_stored_on(phase, MEMORY_KINDS):
             known = "is not known to have come" if given is None else f"came by {percent(part, 2)}"
             yield f"{title_of(phase)}: what it read, {size(asked, 3)}, {known} from the device"

@@ -62,9 +62,8 @@ def choose_version(setup: Setup, workload: Workload) -> str:
     if (folder / _SUMMARY).exists() or next(folder.glob(f"*/{_SUMMARY}"), None):
         cure = f"write `--dlio-summary {shlex.quote(f'{folder}-2')}`"
         raise UsageError(f"--dlio-summary {folder} has the {_SUMMARY} of another run{HELP}{cure}")
-    if parsed.dlio is None and (keys := _read_keys(setup)):
-        return guess_version(keys).name
-    return parsed.dlio or _USUAL
+    keys = _read_keys(setup)
+    return parsed.dlio or (guess_version(keys).name if keys else _USUAL)
 
 
 def _read_keys(setup: Setup) -> Mapping[str, object]:
@@ -89,10 +88,9 @@ def write_dlio_files(setup: Setup, session: Session, run: RunSummary | None, nam
     cpus, memory = os.cpu_count() or 0, whole_memory() or 0
     host = host_content(cpus, memory / 2**30, int(bytes_per_node(workload, world.node.size) <= memory))
     files: dict[str, Any] = {f"{world.rank}_output.json": rank_output(epochs, version, offset) | host}
-    if not version.is_first_generation:
-        files[f"{world.rank}_per_epoch_stats.json"] = epoch_stats(epochs, version, offset)
-    elif world.rank == 0:
-        files["per_epoch_stats.json"] = epoch_stats(epochs, version, offset)
+    if not version.is_first_generation or world.rank == 0:
+        rank = "" if version.is_first_generation else f"{world.rank}_"
+        files[f"{rank}per_epoch_stats.json"] = epoch_stats(epochs, version, offset)
     world.run_on_all(lambda: _write_files(folder, files))
     rows = [[*epoch.training(version), *epoch.evaluation(version)] for epoch in epochs]
     figures = world.gather(np.array(rows, np.float64).reshape(len(epochs), 4))
@@ -131,15 +129,9 @@ def host_content(cpus: Any, memory: Any, caching: Any) -> dict[str, Any]:
 
     `cpus` are processors, `memory` is in GiB, `caching` 1 if the memory holds what a node reads, else 0.
     """
-    return {
-        "hostname": os.uname().nodename,
-        "host_cpu_count": cpus,
-        "host_memory_GB": memory,
-        "potential_caching": caching,
-        "host_processor_name": "",
-        "host_cpuinfo": _read_proc("/proc/cpuinfo"),
-        "host_meminfo": _read_proc("/proc/meminfo"),
-    }
+    figures = {"host_cpu_count": cpus, "host_memory_GB": memory, "potential_caching": caching}
+    files = {f"host_{name}": _read_proc(f"/proc/{name}") for name in ("cpuinfo", "meminfo")}
+    return {"hostname": os.uname().nodename, "host_processor_name": "", **figures, **files}
 
 
 def find_loops(workload: Workload) -> tuple[Loop | None, Loop | None]:
@@ -185,6 +177,7 @@ def _summary_content(
         if phases and not version.is_first_generation:
             metric |= _checkpoint_metric(f"{prefix}_checkpoint", phases)
     cpus, memory = nodes.T
+    storage = run.modelled or ("null" if run.null else "files")
     begun = round(datetime.fromisoformat(run.started).timestamp() * 1e9)
     return {
         "start": stamp(begun),
@@ -198,12 +191,7 @@ def _summary_content(
         **host_content(cpus.tolist(), (memory / _GIB).tolist(), (node_bytes <= memory).astype(int).tolist()),
         "data_size_per_host_GB": node_bytes / _GIB,
         "epochs": figures.shape[1] if train is not None else 0,
-        "dliosim": {
-            "note": _NOT_DLIO,
-            "version": dliosim.__version__,
-            "formulas": version.name,
-            "storage": run.modelled or ("null" if run.null else "files"),
-        },
+        "dliosim": {"note": _NOT_DLIO, "version": dliosim.__version__, "formulas": version.name, "storage": storage},
     }
 
 
@@ -266,15 +254,11 @@ def _quote(text: str) -> str:
 def _config(run: RunSummary, workload: Workload, version: Version, model: str, root: str) -> dict[str, Any]:
     """Return the configuration of a run of a model with its data in `root`."""
     train, evaluation = find_loops(workload)
-    checkpoints = bool(run.saves or run.restores or (train is not None and train.checkpoints))
+    saves = bool(run.saves or run.restores or (train is not None and train.checkpoints))
+    does = {"train": train is not None, "evaluation": evaluation is not None, "checkpoint": saves}
     content: dict[str, Any] = {
         "model": model if version.is_first_generation else {"name": model},
-        "workflow": {
-            "generate_data": train is None and not checkpoints,
-            "train": train is not None,
-            "evaluation": evaluation is not None,
-            "checkpoint": checkpoints,
-        },
+        "workflow": {"generate_data": train is None and not saves, **does},
         "output": {"log_file": "dlio.log"},
     }
     if train is not None:
@@ -291,11 +275,7 @@ def _config(run: RunSummary, workload: Workload, version: Version, model: str, r
         content["train"] = {"epochs": train.epochs, "computation_time": train.compute.time.mean, "seed": workload.seed}
     if evaluation is not None:
         content["reader"]["batch_size_eval"] = evaluation.batch
-    if checkpoints:
-        content["checkpoint"] = {
-            "checkpoint_folder": root,
-            "fsync": workload.checkpoints[0].fsync,
-            "num_checkpoints_write": len(run.saves),
-            "num_checkpoints_read": len(run.restores),
-        }
+    if saves:
+        numbers = {"num_checkpoints_write": len(run.saves), "num_checkpoints_read": len(run.restores)}
+        content["checkpoint"] = {"checkpoint_folder": root, "fsync": workload.checkpoints[0].fsync, **numbers}
     return content

@@ -56,20 +56,9 @@ class Case:
         return [(one, self.workload.dataset(one.dataset)) for one in loops if one.kind == "train" and one.dataset]
 
     @property
-    def verbs(self) -> list[tuple[Any, int]]:
-        """Verbs in order, and how often each runs."""
-        return [*flatten_verbs(self.workload.verbs)]
-
-    @property
     def ranks(self) -> int:
         """Ranks of the job."""
         return self.forecast.ranks
-
-    @property
-    def states(self) -> dict[str, int]:
-        """Bytes of the checkpoints that `save` saves, by name."""
-        names = {verb.checkpoint for verb, _ in self.verbs if isinstance(verb, Save)}
-        return {state.checkpoint: state.bytes for state in self.forecast.states if state.checkpoint in names}
 
 
 def read_rules(version: str) -> list[Rule]:
@@ -81,7 +70,7 @@ def read_rules(version: str) -> list[Rule]:
 def judge_rules(case: Case, rules: Iterable[Rule]) -> list[tuple[Rule, bool | None, str]]:
     """Return the rules about what a pattern does, if each is kept (None: not known), and why."""
     does = {"training"} if case.training else set()
-    if any(isinstance(verb, Save | Restore) for verb, _ in case.verbs):
+    if any(isinstance(verb, Save | Restore) for verb, _ in flatten_verbs(case.workload.verbs)):
         does.add("checkpointing")
     return [(rule, *_judge_rule(case, rule)) for rule in rules if rule["of"] in does]
 
@@ -157,11 +146,12 @@ def _setting_changes(case: Case, rule: Rule) -> Figure:
 def _checkpoint_in_memories(case: Case, _: Rule) -> Figure:
     if case.memory is None:
         return _NO_MEMORY
-    return [(f"{name} / memory", size / case.memory / case.forecast.nodes) for name, size in case.states.items()]
+    memory = case.memory * case.forecast.nodes
+    return [(f"{one.checkpoint} / memory", one.bytes / memory) for one in case.forecast.states]
 
 
 def _share_in_memory(case: Case, _: Rule) -> Figure:
-    verbs = [verb for verb, _ in case.verbs]
+    verbs = [verb for verb, _ in flatten_verbs(case.workload.verbs)]
     saves, restores = ([n for n, one in enumerate(verbs) if isinstance(one, kind)] for kind in (Save, Restore))
     if not saves or not restores:
         return [("share in memory between two runs, one that saves and one that restores", None)]
@@ -173,8 +163,9 @@ def _share_in_memory(case: Case, _: Rule) -> Figure:
 
 
 def _count_saves(case: Case, _: Rule) -> Figure:
-    saves = sum(times for verb, times in case.verbs if isinstance(verb, Save))
-    restores = sum(times * max(verb.each, 1) for verb, times in case.verbs if isinstance(verb, Restore))
+    verbs = [*flatten_verbs(case.workload.verbs)]
+    saves = sum(times for verb, times in verbs if isinstance(verb, Save))
+    restores = sum(times * max(verb.each, 1) for verb, times in verbs if isinstance(verb, Restore))
     return [("saves", saves), ("restores", restores)]
 
 
@@ -210,9 +201,11 @@ FIGURES: Final[dict[str, Callable[[Case, Rule], Figure]]] = {
     "direct I/O": lambda c, _: [(f"`cache off` of {one.name}", one.access.cache == "off") for one, _ in c.training],
     "saved": _checkpoint_in_memories,
     "cached": _share_in_memory,
-    "fsync": lambda c, _: [(f"fsync of {one}", c.workload.checkpoint(one).fsync) for one in c.states],
+    "fsync": lambda c, _: [(f"fsync of {one.name}", one.fsync) for one in c.workload.checkpoints],
     "saves": _count_saves,
-    "accelerator": lambda c, _: [(f"GiB of {name} a rank", size / c.ranks / 2**30) for name, size in c.states.items()],
+    "accelerator": lambda c, _: [
+        (f"GiB of {s.checkpoint} a rank", s.bytes / c.ranks / 2**30) for s in c.forecast.states
+    ],
     "file systems": _shared_file_systems,
     "runs": _number_of_runs,
     "gaps": _gaps,
