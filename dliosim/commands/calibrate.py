@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dliosim import PATTERNS
 from dliosim.commands.job.setup import Setup
@@ -20,16 +20,6 @@ from dliosim.measure.calibration import SINGLE, calibrate
 from dliosim.model import Job, Loop
 from dliosim.readable import size
 
-#: Options of `run` that a calibration gives itself.
-_GIVEN: Final[dict[str, Any]] = {
-    "pattern": str(PATTERNS / "profiles" / "calibrate.dlio"),
-    "override": [],
-    "root": [],
-    "json": False,
-    "output": None,
-}
-
-
 #: Bytes of the files of each rank: those for small reads, for large reads, for opens and for saves.
 _LARGE: Final = (16_384 << 12) + (256 << 20) + (256 << 12) + (64 << 20)
 
@@ -40,7 +30,7 @@ class CalibrateCommand(RunCommand):
     unfinished = "no storage was described"
 
     def __init__(self, setup: Setup) -> None:
-        vars(setup.parsed).update(_GIVEN)
+        setup.parsed.pattern = str(PATTERNS / "profiles" / "calibrate.dlio")
         super().__init__(setup)
 
     def read(self) -> None:

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 #: Options of `run` that commands which run a pattern in their own way have not.
 _OPTIONS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("null", "with_null", "verify", "strict"), False),
-    **dict.fromkeys(("trace", "mtbf", "restart_time", "repeat", "warm_up", "dlio_summary", "dlio")),
+    **dict.fromkeys(("null", "with_null", "verify", "strict", "json"), False),
+    **dict.fromkeys(("output", "trace", "mtbf", "restart_time", "repeat", "warm_up", "dlio_summary", "dlio")),
+    **dict.fromkeys(("override", "root"), ()),
 }
 
 

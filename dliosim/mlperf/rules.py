@@ -180,11 +180,14 @@ def _number_of_runs(case: Case, _: Rule) -> Figure:
 
 
 def _gaps(case: Case, _: Rule) -> Figure:
-    begun = [datetime.fromisoformat(run.started).timestamp() for _, run in case.runs]
+    try:
+        begun = [datetime.fromisoformat(run.started).timestamp() for _, run in case.runs]
+    except (ValueError, OverflowError):  # results may be of any source
+        return [("when runs started", None)]
     gaps = zip(case.runs, case.runs[1:], pairwise(begun), strict=False)
     return [
-        (f"gap before {place} / run before it", (after - before - run.seconds) / run.seconds)
-        for (_, run), (place, _run), (before, after) in gaps
+        (f"gap before {place} / run before it", (after - before) / max(run.seconds, 1e-9) - 1)
+        for (_, run), (place, _), (before, after) in gaps
     ] or _NO_RUNS
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, UsageError
 from dliosim.measure.figures.declaration import Lines
 from dliosim.measure.results.machine import Environment
 from dliosim.report.files.results import COMPARE, PARTIAL, RANKS, RESULTS, ROWS, TIMELINE, write_new
@@ -81,17 +81,21 @@ def _list_files(name: str, places: Sequence[Path]) -> Iterator[tuple[str, bytes]
 
 @contextmanager
 def unpack_bundle(path: Path) -> Iterator[list[Path]]:
-    """Yield the directories of results in a bundle, which are removed afterwards; UsageError if it is damaged."""
+    """Yield the directories of results in a bundle, which are removed afterwards.
+
+    UsageError if the bundle or, where the block reads them, results in it are damaged.
+    """
     check_file(path, MAX_BYTES)
-    with TemporaryDirectory(prefix="dliosim-") as given:
-        place = Path(given)
+    with TemporaryDirectory(prefix="dliosim-") as place:
         try:
             _check_directory(path)
             with zipfile.ZipFile(path) as archive:
-                _unpack(archive, place)
+                _unpack(archive, Path(place))
+            yield sorted(one for one in Path(place).iterdir() if one.is_dir())
+        except UsageError as error:
+            raise UsageError(error.message.partition(HELP)[0].replace(place, str(path))) from error
         except _DAMAGE as error:
-            raise UsageError(f"{path} is no whole bundle of dliosim: {error}".replace(given, "")) from error
-        yield sorted(one for one in place.iterdir() if one.is_dir())
+            raise UsageError(f"{path} is no whole bundle of dliosim: {error}".replace(place, "")) from error
 
 
 def _check_directory(path: Path) -> None:

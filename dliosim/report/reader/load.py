@@ -93,11 +93,7 @@ def _load_place(place: Path, with_arrays: bool) -> list[SavedRun | SavedComparis
     if place.suffix != ".zip" or not place.is_file():
         return [_load_directory(place, with_arrays)]
     with unpack_bundle(place) as folders:
-        try:
-            saved = [_load_directory(one, with_arrays) for one in folders]
-        except UsageError as error:
-            where = str(folders[0].parent)
-            raise UsageError(error.message.partition(HELP)[0].replace(where, str(place))) from error
+        saved = [_load_directory(one, with_arrays) for one in folders]
     return [replace(one, place=printable(str(place / folder.name))) for one, folder in zip(saved, folders, strict=True)]
 
 
