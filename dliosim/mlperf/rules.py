@@ -69,10 +69,9 @@ def read_rules(version: str) -> list[Rule]:
 
 def judge_rules(case: Case, rules: Iterable[Rule]) -> list[tuple[Rule, bool | None, str]]:
     """Return the rules about what a pattern does, if each is kept (None: not known), and why."""
-    does = {"training"} if case.training else set()
-    if any(isinstance(verb, Save | Restore) for verb, _ in flatten_verbs(case.workload.verbs)):
-        does.add("checkpointing")
-    return [(rule, *_judge_rule(case, rule)) for rule in rules if rule["of"] in does]
+    saves = any(isinstance(verb, Save | Restore) for verb, _ in flatten_verbs(case.workload.verbs))
+    does = {"training": case.training, "checkpointing": saves}
+    return [(rule, *_judge_rule(case, rule)) for rule in rules if does[rule["of"]]]
 
 
 def find_changes(base: Workload, workload: Workload) -> dict[str, str]:
@@ -108,21 +107,28 @@ def _judge_rule(case: Case, rule: Rule) -> tuple[bool | None, str]:
     if verdict is False and "unless" in rule:
         return _judge_rule(case, dict(zip(("figure", "kind", "value"), rule["unless"], strict=True)))
     if value is None or isinstance(value, bool):
-        return verdict, f"{what}: { {None: 'not known', True: 'yes', False: 'no'}[value] }"
+        return verdict, f"{what}: {_ANSWERS[value]}"
     asked = f"{rule['kind']} {' or '.join(map(str, bound if isinstance(bound, list) else [bound]))}"
     return verdict, f"{what}: {f'{value:.6g}' if isinstance(value, float) else value} (asked: {asked})"
 
 
+_ANSWERS: Final = {None: "not known", True: "yes", False: "no"}
 _NO_MEMORY: Final = [("memory of a node (`--memory 512GiB`)", None)]
 _NO_RUNS: Final = [("results of runs (`dliosim check RESULTS --rules ...`)", None)]
 
 
-def _data_in_memories(case: Case, _: Rule) -> Figure:
+def _divide_by_memory(case: Case, amounts: Iterable[tuple[str, float]]) -> Figure:
     if case.memory is None:
         return _NO_MEMORY
+    memory = case.memory * case.forecast.nodes
+    return [(f"{name} / memory of all nodes", held / memory) for name, held in amounts]
+
+
+def _data_in_memories(case: Case, _: Rule) -> Figure:
     stored = {one.name: one.bytes for one in case.forecast.storage if one.kind == "dataset"}
-    amounts = [(one.name, count_data(one, stored.get(one.name, math.inf))) for _, one in case.training]
-    return [(f"{name} / memory of all nodes", held / case.memory / case.forecast.nodes) for name, held in amounts]
+    return _divide_by_memory(
+        case, [(one.name, count_data(one, stored.get(one.name, math.inf))) for _, one in case.training]
+    )
 
 
 def _mean_au(case: Case, _: Rule) -> Figure:
@@ -141,13 +147,6 @@ def _setting_changes(case: Case, rule: Rule) -> Figure:
     if keys and not other:
         return [(f"what {keys[0]} changed, which results do not say (give the workload file and its keys)", None)]
     return [(f"{', '.join(other) or 'any other setting'} changed", bool(other))]
-
-
-def _checkpoint_in_memories(case: Case, _: Rule) -> Figure:
-    if case.memory is None:
-        return _NO_MEMORY
-    memory = case.memory * case.forecast.nodes
-    return [(f"{one.checkpoint} / memory", one.bytes / memory) for one in case.forecast.states]
 
 
 def _share_in_memory(case: Case, _: Rule) -> Figure:
@@ -202,7 +201,7 @@ FIGURES: Final[dict[str, Callable[[Case, Rule], Figure]]] = {
     "ranks left over": lambda c, _: [("ranks left over", c.ranks % c.forecast.nodes)],
     "changes": _setting_changes,
     "direct I/O": lambda c, _: [(f"`cache off` of {one.name}", one.access.cache == "off") for one, _ in c.training],
-    "saved": _checkpoint_in_memories,
+    "saved": lambda c, _: _divide_by_memory(c, [(one.checkpoint, one.bytes) for one in c.forecast.states]),
     "cached": _share_in_memory,
     "fsync": lambda c, _: [(f"fsync of {one.name}", one.fsync) for one in c.workload.checkpoints],
     "saves": _count_saves,

@@ -60,7 +60,7 @@ def result(
         for one in run.phases
     ]  # fmt: skip
     began = datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(minutes=minutes)
-    return place, replace(run, phases=tuple(phases), started=began.isoformat(), seconds=300.0, **changed)
+    return place, replace(run, phases=tuple(phases), **({"started": began.isoformat(), "seconds": 300.0} | changed))
 
 
 @pytest.fixture
@@ -159,6 +159,11 @@ def test_what_is_not_known_is_said(found: Case, figure: str) -> None:
 def test_the_au_of_runs_that_read_nothing_is_not_known(runs: Callable[..., list[tuple[str, RunSummary]]]) -> None:
     for changed in {"au": None}, {"null": True}, {"modelled": "slow"}:
         assert verdicts(replace(training(), runs=runs(**changed)), "mlperf-v3")["AU"] is None
+
+
+@pytest.mark.parametrize("started", ["", "yesterday", "0001-01-01"])
+def test_gaps_of_runs_without_a_time_are_not_known(started: str) -> None:
+    assert verdicts(replace(training(), runs=[result("a", started=started)] * 2), "mlperf-v3")["gaps"] is None
 
 
 def test_the_first_of_several_runs_warms_up(runs: Callable[..., list[tuple[str, RunSummary]]]) -> None:
