@@ -191,7 +191,7 @@ class LoopRunner:
             record_plan(session, loop, data, work, record)
         if epoch == 0:
             self._kept.seal()
-        if session.log is not None and account.log is not None:
+        if session.log is not None and account.log:  # an epoch may have no step
             done = np.concatenate(account.log)
             asked = np.array(plan.compute[: len(done)], np.int64)
             session.log.epochs.append(LoggedEpoch(loop.kind, loop.batch, account.started, done, asked))
