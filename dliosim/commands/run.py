@@ -56,7 +56,8 @@ class RunCommand(RankCommand):
     finder: FileFinder | None = None  #: what looked for existing files, on rank 0
     record: RunRecord | None = None  #: what rank 0 keeps for the results
     recording: Recording | None = None  #: the trace, if it is asked for
-    runs: tuple[str, ...] = ("",)  #: names of the runs with --repeat, which are folders below --output
+    #: names of the runs with --repeat, which are folders below --output: `run_1` to `run_5` as in MLPerf Storage
+    runs: tuple[str, ...] = ("",)
     dlio_version: str = ""  #: the version of DLIO whose files are written, too
 
     def __init__(self, setup: Setup) -> None:
@@ -71,7 +72,8 @@ class RunCommand(RankCommand):
         self.workload, self.storage = self.setup.world.run_on_rank_0("read the pattern", self._read_pattern)
         self.dlio_version = self.setup.world.run_on_rank_0("look at the options", self._check_options)
         if self.setup.parsed.repeat is not None:
-            self.runs = _name_runs(self.setup.parsed)
+            kinds = {"warm_up": self.setup.parsed.warm_up or 0, "run": self.setup.parsed.repeat}
+            self.runs = tuple(f"{kind}_{n}" for kind, last in kinds.items() for n in range(1, last + 1))
             self.setup.world.run_on_rank_0("make the results directory", lambda: check_output(self.setup.parsed.output))
 
     def open(self) -> None:
@@ -176,12 +178,6 @@ class RunCommand(RankCommand):
         from dliosim.commands.dlio_summary import choose_version  # most runs need none of it
 
         return choose_version(self.setup, self.workload)
-
-
-def _name_runs(parsed: SimpleNamespace) -> tuple[str, ...]:
-    """Return the names of the runs of --repeat, with those that warm up: as in MLPerf Storage `run_1` to `run_5`."""
-    kinds = ("warm_up", parsed.warm_up or 0), ("run", parsed.repeat)
-    return tuple(f"{kind}_{number}" for kind, last in kinds for number in range(1, last + 1))
 
 
 def _begin_run(given: Setup, name: str, stem: str) -> Setup:

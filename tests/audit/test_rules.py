@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.audit.rules import NOTE, OBJECTION
-from dliosim.audit.setup_text import describe_setup
-from dliosim.audit.verdict import RULES, Audit, audit_json, audit_results, audit_text
+from dliosim.audit.verdict import RULES, Audit, audit_json, audit_results, audit_text, describe_setup
 from dliosim.errors import UsageError
 from dliosim.report.reader.load import load_results
 from tests.audit.sample import Content, load_runs, phase, repetitions, write_runs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.audit.setup_text import describe_setup
+from dliosim.audit.verdict import describe_setup
 from dliosim.errors import UsageError
 from dliosim.report.reader.load import load_results
 from tests.audit.sample import Content, load_runs, phase, repetitions
