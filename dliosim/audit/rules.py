@@ -40,7 +40,7 @@ class Rule:
 
     name: str  #: its name: `cold-share`
     #: arguments of `check`: a `run`; a `comparison` or a `loop` with its answer; `machine`, a run or a comparison; a
-    #: `limit`, a loop with `null_share`; a `job`, all runs of it
+    #: `limit`, a loop with the share of its time that it takes without I/O; a `job`, all runs of it
     subject: str
     severity: str  #: OBJECTION or NOTE
     source: str  #: the document that asks for it

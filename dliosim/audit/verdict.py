@@ -73,7 +73,7 @@ def _audit_comparison(saved: SavedComparison) -> Audit:
 
 
 def _audit_run(saved: SavedRun, runs: Sequence[SavedRun]) -> Audit:
-    run, repetitions = saved.run, find_repetitions(saved.run, [one.run for one in runs])
+    run, repetitions = saved.run, _find_repetitions(saved.run, [one.run for one in runs])
     if run.null and repetitions:
         return Audit(saved, (), is_limit=True)
     nulls = [one for one in runs if one.run.null and _job_of(one.run) == _job_of(run)]
@@ -82,13 +82,13 @@ def _audit_run(saved: SavedRun, runs: Sequence[SavedRun]) -> Audit:
         "run": [(run,)],
         "machine": [(run,)],
         "loop": [(one, one.answer) for one in loops],
-        "limit": [(one, null_share(one, nulls)) for one in loops],
+        "limit": [(one, _null_share(one, nulls)) for one in loops],
         "job": [] if run.null else [(repetitions,)],
     }
     return Audit(saved, _apply_rules(subjects, command_line(run, without=("--null", "--with-null"))))
 
 
-def find_repetitions(run: RunSummary, runs: Sequence[RunSummary]) -> list[RunSummary]:
+def _find_repetitions(run: RunSummary, runs: Sequence[RunSummary]) -> list[RunSummary]:
     """Return the runs of the same job with I/O on the same file systems; of one without I/O on any file systems."""
     again = [one for one in runs if _job_of(one) == _job_of(run) and not one.null]
     return again if run.null else [one for one in again if _list_places(one) == _list_places(run)]
@@ -102,7 +102,7 @@ def _list_places(run: RunSummary) -> list[tuple[str, str, str]]:
     return [(place.root, place.kind, place.directory) for place in run.environment.file_systems]
 
 
-def null_share(loop: LoopResult, nulls: Sequence[SavedRun]) -> float | None:
+def _null_share(loop: LoopResult, nulls: Sequence[SavedRun]) -> float | None:
     """Return the time of a loop without I/O / with I/O; None if it is not known."""
     known = [(one.null_seconds, one.seconds) for one in loop.answer_epochs if one.null_seconds and one.seconds]
     if len(known) == len(loop.answer_epochs):
@@ -157,7 +157,7 @@ def describe_setup(results: Sequence[SavedRun | SavedComparison]) -> str:
     """Return the paragraph on one run, or on repetitions of it; UsageError for anything else."""
     saved = [one for one in results if isinstance(one, SavedRun)]
     runs = [one.run for one in saved]
-    if len(runs) < len(results) or len(find_repetitions(runs[0], runs)) < len(runs):
+    if len(runs) < len(results) or len(_find_repetitions(runs[0], runs)) < len(runs):
         raise UsageError("--text describes one run with I/O, or repetitions of it: these results are others")
     run, loops = runs[0], [text for loop in saved[0].loops for text in _describe_loop(loop)]
     parts = [*_describe_machine(run), *_describe_data(run), *loops, *_describe_saves(run)]

@@ -56,7 +56,7 @@ def choose_version(setup: Setup, workload: Workload) -> str:
     Raises UsageError if the folder has those of another run, or if no loop trains.
     """
     folder, parsed = Path(setup.parsed.dlio_summary), setup.parsed
-    if find_loops(workload)[0] is None and any(isinstance(verb, Loop) for verb, _ in flatten_verbs(workload.verbs)):
+    if _find_loops(workload)[0] is None and any(isinstance(verb, Loop) for verb, _ in flatten_verbs(workload.verbs)):
         raise UsageError(f"--dlio-summary: DLIO has loops that train, and {workload.name} has none")
     if (folder / _SUMMARY).exists() or next(folder.glob(f"*/{_SUMMARY}"), None):
         cure = f"write `--dlio-summary {shlex.quote(f'{folder}-2')}`"
@@ -85,7 +85,7 @@ def write_dlio_files(setup: Setup, session: Session, run: RunSummary | None, nam
     folder = Path(setup.parsed.dlio_summary)
     epochs, offset = list_epochs(session.log), time.time_ns() - time.perf_counter_ns()
     cpus, memory = os.cpu_count() or 0, whole_memory() or 0
-    host = host_content(cpus, memory / 2**30, int(bytes_per_node(workload, world.node.size) <= memory))
+    host = host_content(cpus, memory / 2**30, int(_bytes_per_node(workload, world.node.size) <= memory))
     files: dict[str, Any] = {f"{world.rank}_output.json": rank_output(epochs, version, offset) | host}
     if not version.is_first_generation or world.rank == 0:
         rank = "" if version.is_first_generation else f"{world.rank}_"
@@ -134,7 +134,7 @@ def host_content(cpus: Any, memory: Any, caching: Any) -> dict[str, Any]:
     return {"hostname": os.uname().nodename, "host_processor_name": "", **figures, **files}
 
 
-def find_loops(workload: Workload) -> tuple[Loop | None, Loop | None]:
+def _find_loops(workload: Workload) -> tuple[Loop | None, Loop | None]:
     """Return the first loop that trains, and its evaluation."""
     loops = (verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Loop) and verb.kind == "train")
     train = next(loops, None)
@@ -150,9 +150,9 @@ def _count_files(workload: Workload, loop: Loop | None) -> tuple[int, int, float
     return files, -(-dataset.samples // files), dataset.size.nonnegative_mean()
 
 
-def bytes_per_node(workload: Workload, ranks: int) -> float:
+def _bytes_per_node(workload: Workload, ranks: int) -> float:
     """Return the bytes of the data of training that a node with this number of ranks reads, by DLIO's formula."""
-    files, samples, size = _count_files(workload, find_loops(workload)[0])
+    files, samples, size = _count_files(workload, _find_loops(workload)[0])
     return ranks * samples * (files // workload.job.ranks) * size
 
 
@@ -164,9 +164,9 @@ def _summary_content(
     `figures` are AU in percent and samples/s of training, then of evaluation, (ranks, epochs, 4); `nodes` are the
     processors and the bytes of memory of each node, (nodes, 2); the run `begun` at this time, ns since 1970.
     """
-    train, evaluation = find_loops(workload)
+    train, evaluation = _find_loops(workload)
     (files, samples, size), (eval_files, _, eval_size) = (_count_files(workload, one) for one in (train, evaluation))
-    node_bytes = bytes_per_node(workload, run.environment.ranks_per_node)
+    node_bytes = _bytes_per_node(workload, run.environment.ranks_per_node)
     goal = run.answers[0].goal if run.answers else GOAL
     metric: dict[str, Any] = {}
     if train is not None:
@@ -252,7 +252,7 @@ def _quote(text: str) -> str:
 
 def _config(run: RunSummary, workload: Workload, version: Version, model: str, root: str) -> dict[str, Any]:
     """Return the configuration of a run of a model with its data in `root`."""
-    train, evaluation = find_loops(workload)
+    train, evaluation = _find_loops(workload)
     saves = bool(run.saves or run.restores or (train is not None and train.checkpoints))
     does = {"train": train is not None, "evaluation": evaluation is not None, "checkpoint": saves}
     content: dict[str, Any] = {
