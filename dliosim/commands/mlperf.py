@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,19 +15,22 @@ from dliosim import PATTERNS
 from dliosim.commands.check_plan_explain import make_finder, make_job
 from dliosim.commands.command_line.options import parse_values
 from dliosim.commands.command_line.parser import quote_word
-from dliosim.commands.command_line.pattern_files import find_pattern, holds_results
+from dliosim.commands.command_line.pattern_files import find_pattern
 from dliosim.commands.job.terminal import print_text
+from dliosim.dlio import ENDINGS
+from dliosim.dlio.samples import EVALUATION, TRAINING
 from dliosim.errors import HELP, UsageError
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.mlperf.rules import Case, find_changes, judge_rules, multiply_dataset, read_rules, size_dataset
-from dliosim.model import Job, Workload
+from dliosim.model import Job, Restore, Workload
+from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.forecast.forecast import forecast, loops_of
 from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.samples.sample_index import concat_indexes
 from dliosim.readable import count, size
-from dliosim.report.files.results import RESULTS, copy_members
-from dliosim.report.reader.results import read_run
+from dliosim.report.files.results import copy_members
+from dliosim.report.reader.load import SavedRun, load_results
 from dliosim.report.text_table import SCREEN, wrap_text
 from dliosim.units import format_bytes
 
@@ -68,6 +72,7 @@ def size_command(parsed: SimpleNamespace) -> int:
         text = f"the pattern does not take -D {' -D '.join(map(quote_word, defined))}: {error.diagnostics[0].message}"
         raise UsageError(f"{text}{HELP}`dliosim check {quote_word(parsed.pattern)} -D ...` shows where") from error
     limit = _SAVED_TIMES * parsed.memory
+    restores = any(isinstance(verb, Restore) for verb, _ in flatten_verbs(workload.verbs))
     content = {
         "schema_version": _VERSION,
         "name": workload.name,
@@ -77,7 +82,7 @@ def size_command(parsed: SimpleNamespace) -> int:
         "left_out": left_out,
         "checkpoints": [
             copy_members(one, "checkpoint", "bytes", "part_of")
-            | {"node_bytes": one.bytes / job.nodes, "drop_caches": one.bytes / job.nodes < limit}
+            | {"node_bytes": one.bytes / job.nodes, "drop_caches": restores and one.bytes / job.nodes < limit}
             for one in planned.states
         ],
     }
@@ -96,13 +101,20 @@ def _size_lines(parsed: SimpleNamespace, job: Job, content: dict[str, Any]) -> I
             yield f"  {text}: {count(one[by][0], 'sample')} in {count(one[by][1], 'file')}"
     for one in content["checkpoints"]:
         part = f" ({one['part_of']})" * bool(one["part_of"])
-        then = "drop caches between save and restore" if one["drop_caches"] else "no cache has all of it"
+        is_large = one["node_bytes"] >= _SAVED_TIMES * parsed.memory
+        then = ": no cache has all of it" * is_large or ": drop caches between save and restore" * one["drop_caches"]
         yield f"\n{one['checkpoint']}: {size(one['bytes'])}{part}, {size(one['node_bytes'])} a node"
-        yield f"  {_SAVED_TIMES} x the memory of a node is {size(_SAVED_TIMES * parsed.memory)}: {then}"
+        yield f"  {_SAVED_TIMES} x the memory of a node is {size(_SAVED_TIMES * parsed.memory)}{then}"
     yield from (f"\nleft out: {text}" for text in content["left_out"])
     if content["datasets"]:
-        words = [parsed.pattern, *parsed.override, "--ranks", str(job.ranks), "--nodes", str(job.nodes)]
-        words += [word for one in content["define"] for word in ("-D", one)]
+        words, define = [parsed.pattern, *parsed.override], content["define"]
+        if parsed.pattern.endswith(ENDINGS):  # files of as many samples as before, by DLIO's key
+            parts = {one.name: one.key for one in (TRAINING, EVALUATION)}
+            files = [(parts[one["dataset"]], one[f"by_{one['bound_by']}"][1]) for one in content["datasets"]]
+            words += [f"++workload.dataset.num_files_{key}={number}" for key, number in files]
+            define = [one for one in define if not re.match(r"\w+_data\.(samples|layout)=", one)]
+        words += ["--ranks", str(job.ranks), "--nodes", str(job.nodes), "--memory", format_bytes(int(parsed.memory))]
+        words += [word for one in define for word in ("-D", one)]
         yield f"\ndliosim plan {' '.join(map(quote_word, words))}"
 
 
@@ -131,7 +143,7 @@ def _plan_steps(parsed: SimpleNamespace, path: Path, values: Values, job: Job) -
 
 def check_rules(parsed: SimpleNamespace) -> int:
     """Print for each rule if it is kept; return 1 if one is broken. Raises UsageError and PatternError."""
-    if all(map(holds_results, parsed.pattern)):
+    if any(map(_names_results, parsed.pattern)):
         cases = [_read_runs(parsed)]
     else:
         paths = [find_pattern(one, parsed.override) for one in parsed.pattern]
@@ -151,17 +163,34 @@ def check_rules(parsed: SimpleNamespace) -> int:
     return status
 
 
+def _names_results(given: str) -> bool:
+    """Return whether a word is a directory, but none of patterns, or a bundle of results."""
+    place = Path(given)
+    return place.suffix == ".zip" or (place.is_dir() and not any(place.glob("*.dlio")))
+
+
 def _make_case(parsed: SimpleNamespace, path: Path, values: Values, job: Job) -> Case:
     """Return a pattern on a job; what `values` change is seen from the pattern without them."""
     workload, planned = _plan(parsed, path, values, job)
     base, _ = _plan_steps(parsed, path, [pair for pair in values if pair[0] in _CHOICES], job)
-    return Case(workload, planned, parsed.memory, find_changes(base, workload))
+    is_shipped = any(one.read_bytes() == path.read_bytes() for one in PATTERNS.glob("*.dlio"))
+    return Case(workload, planned, parsed.memory, find_changes(base, workload), is_shipped=is_shipped)
 
 
 def _read_runs(parsed: SimpleNamespace) -> Case:
-    """Return the runs of directories of results, with their pattern, which is compiled again."""
-    runs = sorted(((one, read_run(Path(one) / RESULTS)[0]) for one in parsed.pattern), key=lambda pair: pair[1].started)
+    """Return the runs of directories of results, with their pattern, which is compiled again; UsageError for others."""
+    if not all(map(_names_results, parsed.pattern)):
+        raise UsageError("--rules judges patterns, or results: name one kind alone")
+    if values := [*parsed.override, *parsed.define]:
+        raise UsageError(f"{values[0]}: results have the values that they ran with, and take no others")
+    saved = load_results(parsed.pattern, with_arrays=False)
+    whole = [one for one in saved if isinstance(one, SavedRun) and one.run.partial is None]
+    if others := [one.place for one in saved if one not in whole]:
+        raise UsageError(f"{others[0]}: --rules judges whole runs, and this is a comparison or has partial results")
+    runs = sorted(((one.place, one.run) for one in whole), key=lambda pair: pair[1].started)
     first = runs[0][1]
+    if other := next((place for place, run in runs if run.digest != first.digest), None):
+        raise UsageError(f"{other} and {runs[0][0]}: --rules judges runs of one workload, and their digests differ")
     with TemporaryDirectory() as folder:
         path = Path(folder) / "pattern.dlio"  # without the files that it includes, which results do not have
         path.write_text(first.pattern, encoding="utf-8")

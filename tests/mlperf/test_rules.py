@@ -17,11 +17,14 @@ from dliosim.cli import main
 from dliosim.commands.command_line.command_table import COMMANDS
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.results.machine import OTHER_MOUNT, RESULTS_ON
+from dliosim.measure.results.phase import PartialProgress
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.mlperf.rules import FIGURES, KINDS, Case, find_changes, judge_rules, read_rules
 from dliosim.model import Job
 from dliosim.plan.forecast.forecast import forecast
-from dliosim.report.files.results import write_results
+from dliosim.report.files.results import write_partial, write_results
+from dliosim.report.reader.bundle import write_bundle
+from tests.pictures.sample import write_comparison
 from tests.report import sample
 
 GIB = 2**30
@@ -166,6 +169,24 @@ def test_gaps_of_runs_without_a_time_are_not_known(started: str) -> None:
     assert verdicts(replace(training(), runs=[result("a", started=started)] * 2), "mlperf-v3")["gaps"] is None
 
 
+def test_a_name_alone_makes_no_published_workload(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "unet3d.dlio"
+    path.write_text((PATTERNS / "unet3d.dlio").read_text() + "\n# mine\n")
+    for pattern, word in ((str(path), "unknown"), (str(PATTERNS / "unet3d.dlio"), "kept")):
+        main(["check", pattern, "--rules", "mlperf-v3"])
+        assert re.search(rf"^{word} +2\.1\.11 ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_pattern_without_runs_has_no_share_in_memory() -> None:
+    assert verdicts(saving(), "mlperf-v2")["cached"] is None
+
+
+def test_a_bound_of_one_value_is_that_value() -> None:
+    judged = judge_rules(saving(rounds="2"), read_rules("mlperf-v3"))
+    [why] = [why for rule, _, why in judged if rule["figure"] == "saves"]
+    assert "(asked: 10)" in why
+
+
 def test_the_first_of_several_runs_warms_up(runs: Callable[..., list[tuple[str, RunSummary]]]) -> None:
     cold = [*runs(1, au=0.5), *runs()[1:]]
     assert verdicts(replace(training(), runs=cold), "mlperf-v3")["AU"] is True
@@ -236,6 +257,38 @@ def test_results_are_checked_with_their_pattern(tmp_path: Path, capsys: pytest.C
     ]  # fmt: skip
     assert ("broken", "2.1.17") in re.findall(r"^(kept|broken|unknown) +([\d.]+) ", out, re.M)
     assert main(["check", "unet3d", str(places[0]), "--rules", "mlperf-v3"]) == 2
+
+
+def test_what_rules_do_not_judge_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pattern = (PATTERNS / "unet3d.dlio").read_text()
+    run = result("", name="unet3d", pattern=pattern, overrides=tuple(TRAINING.items()))[1]
+    for number, changed in enumerate((run, replace(run, digest="0" * 16)), 1):
+        (tmp_path / f"set/run_{number}").mkdir(parents=True)
+        write_results(tmp_path / f"set/run_{number}", changed, [], [])
+    first, second = str(tmp_path / "set/run_1"), str(tmp_path / "set/run_2")
+    progress = PartialProgress("SIGTERM", 1, 2, ())
+    (tmp_path / "part").mkdir()
+    write_partial(lambda: tmp_path / "part", replace(run, partial=progress))
+    write_comparison(tmp_path / "compare")
+    for words, said in (
+        ([first, second], "digests differ"),
+        ([first, "-D", "scale=2"], "take no others"),
+        ([str(tmp_path / "set")], "set/run_*/"),
+        ([str(tmp_path / "part")], "partial results"),
+        ([str(tmp_path / "compare")], "is a comparison"),
+        (["unet3d", first], "name one kind alone"),
+    ):
+        assert main(["check", *words, "--rules", "mlperf-v3"]) == 2
+        assert said in capsys.readouterr().err
+    write_bundle(tmp_path / "a.zip", [Path(first)])
+    assert main(["check", str(tmp_path / "a.zip"), "--rules", "mlperf-v3"]) in (0, 1)
+
+
+@pytest.mark.parametrize("started", ["0001-01-01T00:00:00", "no time", "9999-12-31T23:59:59"])
+def test_a_damaged_start_is_unknown(started: str, runs: Callable[..., list[tuple[str, RunSummary]]]) -> None:
+    first, *others = runs()
+    damaged = [(first[0], replace(first[1], started=started)), *others]
+    assert verdicts(replace(training(), runs=damaged), "mlperf-v3")["gaps"] in (None, False, True)
 
 
 def test_a_small_run_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

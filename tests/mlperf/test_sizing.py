@@ -114,6 +114,7 @@ def test_the_line_to_type_is_a_plan_that_keeps_the_rules(capsys: pytest.CaptureF
     assert '-D imagenet.layout="80 files"' in line
     words = shlex.split(line)
     assert words[:3] == ["dliosim", "plan", "resnet50"]
+    assert words[words.index("--memory") + 1] == "1 GiB"
     assert main(words[1:]) == 0
 
 
@@ -146,13 +147,18 @@ def test_steps_that_limit_an_epoch_are_raised(tmp_path: Path, size: Size) -> Non
     assert content["define"] == ["d.samples=16000", "train.steps=500"]
 
 
-def test_a_workload_file_of_dlio_is_sized(tmp_path: Path, size: Size) -> None:
+def test_a_workload_file_of_dlio_is_sized(tmp_path: Path, size: Size, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "unet3d.yaml"
     path.write_text(
         "model: {name: unet3d}\nframework: pytorch\nworkflow: {train: True}\n"
         "dataset: {data_folder: d, format: npz, num_files_train: 168, num_samples_per_file: 2, record_length: 4096}\n"
         "reader: {data_loader: pytorch, batch_size: 7}\ntrain: {epochs: 1, computation_time: 0.1}\n"
     )
+    assert main(["size", str(path), "--ranks", "8", "--memory", "1 MiB"]) == 0
+    words = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert words[3] == "++workload.dataset.num_files_train=14000" and "-D" not in words
+    assert main(words[1:]) == 0
+    capsys.readouterr()
     for ranks in 8, 512:  # a step of 512 ranks takes more samples than the file has
         content = size(str(path), "++workload.reader.batch_size=4", ranks=ranks, memory="1 MiB")
         (found,) = content["datasets"]
@@ -165,6 +171,11 @@ def test_checkpoints_smaller_than_memory_need_a_flush(size: Size) -> None:
         (found,) = size("llama3_8b", "-D", "scale=1", nodes=1, memory=memory)["checkpoints"]
         assert found["bytes"] == found["node_bytes"] == 112_423_657_472
         assert found["drop_caches"] is drop
+
+
+def test_a_checkpoint_that_nothing_restores_needs_no_flush(size: Size) -> None:
+    (found,) = size("unet3d")["checkpoints"]
+    assert found["drop_caches"] is False
 
 
 @pytest.mark.parametrize(
