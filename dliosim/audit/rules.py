@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dliosim.compare.answer import EITHER, USE
 from dliosim.compare.result import ComparisonAnswer
 from dliosim.measure.answers import validity
 from dliosim.measure.answers.sources import share_of_device, share_source
@@ -40,7 +41,7 @@ class Rule:
 
     name: str  #: its name: `cold-share`
     #: arguments of `check`: a `run`; a `comparison` or a `loop` with its answer; `machine`, a run or a comparison; a
-    #: `limit`, a loop with the share of its time that it takes without I/O; a `job`, all runs of it
+    #: `limit`, a loop with `null_share`; a `job`, all runs of it
     subject: str
     severity: str  #: OBJECTION or NOTE
     source: str  #: the document that asks for it
@@ -70,7 +71,13 @@ def _reasons(answer: Answer | ComparisonAnswer) -> str:
     return "; ".join(map(sentence, answer.reasons))
 
 
-@rule("run", OBJECTION, "MLPerf 6.5", "on the storage itself, without --storage: {command}")
+def _memory_of(run: RunSummary) -> tuple[int, str]:
+    """Return the bytes of memory of all nodes, 0 if unknown, and a text for them."""
+    memory = run.environment.whole_memory_per_node * run.nodes
+    return memory, size(memory, 3) if memory else "an unknown amount"
+
+
+@rule("run", OBJECTION, "MLPerf 6.5", "on the storage itself: {command}")
 def no_storage(run: RunSummary) -> Iterator[str]:
     """Find a run without I/O, or on a described storage."""
     if run.null or run.modelled:
@@ -97,24 +104,24 @@ def cold_share(loop: LoopResult, answer: Answer) -> Iterator[str]:
 @rule("loop", OBJECTION, "MLPerf 6.6", "{advice}")
 def working_set(loop: LoopResult, answer: Answer) -> Iterator[str]:
     """Find less data than 5 times memory, with reads uncounted."""
-    memory = loop.run.environment.whole_memory_per_node * loop.run.nodes
+    memory, known = _memory_of(loop.run)
     asked = max(one.unique_bytes for one in loop.answer_epochs)
-    if answer.source == "unknown" and not answer.from_storage and asked < _DATA_TIMES * memory:
-        yield f"an epoch reads {size(asked, 3)} on nodes with {size(memory, 3)} of memory, and reads are not counted"
+    if answer.source == "unknown" and not answer.from_storage and not 0 < _DATA_TIMES * memory <= asked:
+        yield f"an epoch reads {size(asked, 3)} on nodes with {known} of memory, and reads are not counted"
 
 
 @rule("run", OBJECTION, "MLPerf 4.3.1", "write `drop caches` before each `restore`")
 def restore_from_cache(run: RunSummary) -> Iterator[str]:
     """Find restores of bytes that memory had."""
-    memory = _CHECKPOINT_TIMES * run.environment.whole_memory_per_node * run.nodes
+    memory, of_nodes = _memory_of(run)
     for phase in run.restores:
         asked, given, share = phase.verb.bytes_once, phase.verb.device_bytes, phase.verb.resident_share
-        part = float(asked >= memory) if share is None else 1 - share
+        part = float(0 < _CHECKPOINT_TIMES * memory <= asked) if share is None else 1 - share
         if given is not None:
             part = share_of_device(given, asked, 0)
         if share_source(part) != "device" or run.is_stored_on(phase, MEMORY_KINDS):
             known = "is not known to have come" if given is None else f"came by {percent(part, 2)}"
-            yield f"{title_of(phase)}: what it read, {size(asked, 3)}, {known} from the device"
+            yield f"{title_of(phase)}: what it read, {size(asked, 3)} for {of_nodes} of memory, {known} from the device"
 
 
 @rule("run", OBJECTION, "IO500 6, MLPerf 4.3.2", "write `fsync on` in the checkpoint")
@@ -143,7 +150,7 @@ def few_steps(loop: LoopResult, answer: Answer) -> Iterator[str]:
     """Find too few steps."""
     steps, _ = validity.count_steps(loop.answer_epochs)
     if steps < validity.LEAST_STEPS and answer.verdict != CANNOT_SAY:
-        yield f"{count(steps, 'step')} after the first of an epoch; at least {validity.LEAST_STEPS} are needed"
+        yield f"{count(steps, 'step')} after the first of each epoch; at least {validity.LEAST_STEPS} are needed"
 
 
 @rule("loop", OBJECTION, "IO500 #109", "name the memory or path that gave the bytes, or read more data")
@@ -184,12 +191,14 @@ def hints_refused(run: RunSummary) -> Iterator[str]:
 
 @rule("comparison", OBJECTION, "compare.md", "{advice}")
 def no_winner(result: ComparisonResult, answer: ComparisonAnswer) -> Iterator[str]:
-    """Find comparisons without an answer, or on a described storage."""
-    if answer.use is None or result.modelled:
+    """Find comparisons without an answer, on a described storage, or that waited for cores."""
+    if answer.verdict not in (USE, EITHER) or result.modelled:
         yield f"{result.modelled or answer.verdict}: {_reasons(answer)}"
+    else:
+        yield from (sentence(one) for one in answer.limits if one.kind == "core_wait_included")
 
 
-@rule("job", OBJECTION, "Hoefler 5", "repeat it with another --output, and audit all of them: {command}")
+@rule("job", OBJECTION, "Hoefler 5", "audit the folders run_* that this writes: {command} --repeat 5 --output DIR")
 def few_runs(runs: Sequence[RunSummary]) -> Iterator[str]:
     """Find fewer than 3 runs."""
     if len(runs) < _FEWEST:
@@ -208,7 +217,7 @@ def wide_spread(runs: Sequence[RunSummary]) -> Iterator[str]:
 def tool_ceiling(loop: LoopResult, share: float | None) -> Iterator[str]:
     """Find rates within 10 % of those without I/O."""
     if share is not None and share >= _CEILING > (aggregate.utilization(loop.answer_epochs) or 0.0):
-        yield f"I/O made it {number(1 / share, 3)} times as long: the tool was measured, not storage"
+        yield f"with I/O it took {number(1 / share, 3)} times as long as without: the tool was measured, not storage"
 
 
 @rule("loop", NOTE, "MLPerf 6.6", "name the memory of servers, and how caches were kept out")
@@ -218,7 +227,7 @@ def server_cache(loop: LoopResult, answer: Answer) -> Iterator[str]:
         yield _reasons(answer)
 
 
-@rule("loop", NOTE, "Hoefler 5", "put `drop caches` and the loop in a `repeat`, or write `cache off`")
+@rule("loop", NOTE, "Hoefler 5", "use more `epochs`; without `cache off` put `drop caches` and the loop in a `repeat`")
 def few_epochs(loop: LoopResult, answer: Answer) -> Iterator[str]:
     """Find fewer than 3 epochs that count."""
     if len(answer.epochs) < _FEWEST:
@@ -246,4 +255,4 @@ def scale(run: RunSummary) -> Iterator[str]:
 def no_null_run(loop: LoopResult, share: float | None) -> Iterator[str]:
     """Find loops without a run by --null."""
     if share is None:
-        yield "no run without I/O shows the limit of the tool"
+        yield "no run without I/O that has these settings, ranks and nodes shows the limit of the tool"

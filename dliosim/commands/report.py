@@ -53,15 +53,15 @@ def report_command(parsed: SimpleNamespace) -> int:
 
 def audit_command(parsed: SimpleNamespace) -> int:
     """Print what a reviewer would object to, or do what an option asks. Raises UsageError and ExecutionError."""
-    from dliosim.audit import verdict  # `report` needs none of it
+    from dliosim.audit import setup_text, verdict  # `report` needs none of it
     from dliosim.report.reader.bundle import write_bundle
 
-    results = load_results(parsed.results, with_arrays=False)
+    results = load_results(parsed.results, with_arrays=parsed.bundle is not None)  # a bundle takes no damaged arrays
     if parsed.bundle is not None:
         write_bundle(Path(parsed.bundle), list(map(Path, parsed.results)))
         print_text(f"bundle: {parsed.bundle}\n")
     elif parsed.text:
-        print_text(verdict.describe_setup(results))
+        print_text(setup_text.describe_setup(results))
     else:
         audits = verdict.audit_results(results)
         print_text("".join(map(verdict.audit_json, audits)) if parsed.json else verdict.audit_text(audits))

@@ -41,7 +41,10 @@ def contents(path: Path) -> Files:
 
 
 def pack(path: Path, files: Files, mode: int = 0, how: int = zipfile.ZIP_DEFLATED) -> Path:
-    """Write the files as members of that mode, compressed in that way."""
+    """Write the files as members of that mode, compressed in that way, with their sums."""
+    if "SHA256SUMS" in files:
+        sums = (f"{sha256(data).hexdigest()}  {name}\n" for name, data in files.items() if name != "SHA256SUMS")
+        files = {**files, "SHA256SUMS": "".join(sums).encode()}
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in files.items():
             member = zipfile.ZipInfo(name)
@@ -63,11 +66,13 @@ def refusal(path: Path) -> str:
 def test_a_bundle_has_results_pattern_machine_commands_and_sums(tmp_path: Path) -> None:
     files = contents(make_bundle(tmp_path))
     assert set(files) == {"README.txt", "SHA256SUMS"} | {
-        f"00{number}/{name}" for number in (1, 2) for name in ("results.json", "pattern.dlio", "environment.txt")
+        f"00{number}-run-{number - 1}/{name}"
+        for number in (1, 2)
+        for name in ("results.json", "pattern.dlio", "environment.txt")
     }
-    assert files["001/results.json"] == (tmp_path / "run-0/results.json").read_bytes()
-    assert files["001/pattern.dlio"].startswith(b"dlio 1\nworkload clean")
-    assert b"first host: node1\n" in files["001/environment.txt"]
+    assert files["001-run-0/results.json"] == (tmp_path / "run-0/results.json").read_bytes()
+    assert files["001-run-0/pattern.dlio"].startswith(b"dlio 1\nworkload clean")
+    assert b"first host: node1\n" in files["001-run-0/environment.txt"]
     assert b"mpiexec -n 1 dliosim run clean.dlio --dir /scratch/data" in files["README.txt"]
     sums = {f"{sha256(data).hexdigest()}  {name}" for name, data in files.items() if name != "SHA256SUMS"}
     assert set(files["SHA256SUMS"].decode().splitlines()) == sums
@@ -76,7 +81,7 @@ def test_a_bundle_has_results_pattern_machine_commands_and_sums(tmp_path: Path) 
 def test_a_bundle_is_read_as_the_directories_are(tmp_path: Path) -> None:
     path = make_bundle(tmp_path, runs=5)
     results = load_results([str(path)], with_arrays=False)
-    assert [one.place for one in results] == [f"{path}/00{number}" for number in range(1, 6)]
+    assert [one.place for one in results] == [f"{path}/00{number + 1}-run-{number}" for number in range(5)]
     assert [one.verdict for one in audit_results(results)] == ["fit to publish: no objection, 0 notes"] * 5
 
 
@@ -84,7 +89,7 @@ def test_pictures_have_the_arrays_of_a_bundle(tmp_path: Path) -> None:
     write_run(tmp_path / "run", 2)
     places, path = [tmp_path / "run"], tmp_path / "a.zip"
     write_bundle(path, places)
-    assert {"001/ranks.h5", "001/timeline.h5"} <= set(contents(path))
+    assert {"001-run/ranks.h5", "001-run/timeline.h5"} <= set(contents(path))
     [own], [found] = (load_results([str(each)], with_arrays=True) for each in (places[0], path))
     assert isinstance(found, SavedRun) and isinstance(own, SavedRun)
     assert found.missing == () and found.loops[0].rank_times.keys() == own.loops[0].rank_times.keys() != set()
@@ -98,10 +103,12 @@ def test_a_bundle_never_replaces_a_file(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize(("name", "given"), [("a.txt", "run-0"), ("b.zip", "artifact.zip")])
-def test_a_bundle_is_a_zip_of_directories(name: str, given: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "given", "said"), [("a.txt", "run-0", r"a\.txt\.zip"), ("b.zip", "artifact.zip", "and no .*artifact")]
+)
+def test_a_bundle_is_a_zip_of_directories(name: str, given: str, said: str, tmp_path: Path) -> None:
     make_bundle(tmp_path, runs=1)
-    with pytest.raises(UsageError, match=r"FILE\.zip"):
+    with pytest.raises(UsageError, match=said):
         write_bundle(tmp_path / name, [tmp_path / given])
     assert not (tmp_path / name).exists()
 
@@ -135,6 +142,35 @@ def test_links_and_other_compression_are_refused(mode: int, how: int, tmp_path: 
     assert "should not be in it" in refusal(pack(path, contents(path), mode, how))
 
 
+@pytest.mark.parametrize("sums", [None, b"", b"0" * 64 + b"  README.txt\n"])
+def test_sums_that_are_missing_or_differ_are_refused(sums: bytes | None, tmp_path: Path) -> None:
+    files = contents(make_bundle(tmp_path))
+    listed = {"SHA256SUMS": sums} if sums is not None else {}
+    path = tmp_path / "b.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in ({name: data for name, data in files.items() if name != "SHA256SUMS"} | listed).items():
+            archive.writestr(name, data)
+    assert "SHA256SUMS is missing" in refusal(path)
+
+
+def test_a_bundle_never_follows_a_link(tmp_path: Path) -> None:
+    [place] = write_runs(tmp_path, repetitions(1))
+    secret = tmp_path / "secret"
+    secret.write_text("of somebody else")
+    Path(place, "ranks.h5").symlink_to(secret)
+    with pytest.raises(UsageError, match=r"ranks\.h5 is a link"):
+        write_bundle(tmp_path / "a.zip", [Path(place)])
+    assert not (tmp_path / "a.zip").exists()
+
+
+def test_a_bundle_takes_no_damaged_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "run", 2)
+    ranks = tmp_path / "run/ranks.h5"
+    ranks.write_bytes(ranks.read_bytes()[:100])
+    assert main(["audit", "--bundle", str(tmp_path / "a.zip"), str(tmp_path / "run")]) == 2
+    assert "ranks.h5" in capsys.readouterr().err and not (tmp_path / "a.zip").exists()
+
+
 def test_a_member_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     path = make_bundle(tmp_path)
     with warnings.catch_warnings(), zipfile.ZipFile(path, "a") as archive:
@@ -152,8 +188,8 @@ def test_a_changed_byte_of_a_member_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
     path = make_bundle(tmp_path)
-    files = {name: data for name, data in contents(path).items() if name != "002/results.json"}
-    assert refusal(pack(path, files)).startswith(f"{path}/002 has neither results.json nor compare.json")
+    files = {name: data for name, data in contents(path).items() if name != "002-run-1/results.json"}
+    assert refusal(pack(path, files)).startswith(f"{path}/002-run-1 has neither results.json nor compare.json")
 
 
 def test_a_bundle_without_results_is_refused(tmp_path: Path) -> None:
@@ -164,14 +200,14 @@ def test_more_bytes_than_the_limit_are_refused_whatever_the_header_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = make_bundle(tmp_path, runs=1)
-    files = {**contents(path), "001/ranks.h5": bytes(1 << 20)}
+    files = {**contents(path), "001-run-0/ranks.h5": bytes(1 << 20)}
     pack(path, files)
     monkeypatch.setattr(reader, "MAX_BYTES", 1 << 19)
     assert "more than 524288 bytes" in refusal(path)
     # The size in the directory is wrong: the bytes themselves count.
     monkeypatch.undo()
     data = bytearray(path.read_bytes())
-    at = data.rindex(b"001/ranks.h5") - 46 + 24
+    at = data.rindex(b"001-run-0/ranks.h5") - 46 + 24
     data[at : at + 4] = (10).to_bytes(4, "little")
     path.write_bytes(data)
     assert "no whole bundle" in refusal(path)
@@ -202,8 +238,8 @@ def test_a_zip64_locator_does_not_lead_to_another_directory(tmp_path: Path) -> N
 
 def test_a_result_in_a_bundle_that_is_refused_has_the_name_of_the_bundle(tmp_path: Path) -> None:
     path = make_bundle(tmp_path)
-    said = refusal(pack(path, {**contents(path), "002/results.json": b"{"}))
-    assert said.startswith(f"{path}/002/results.json is not JSON")
+    said = refusal(pack(path, {**contents(path), "002-run-1/results.json": b"{"}))
+    assert said.startswith(f"{path}/002-run-1/results.json is not JSON")
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.audit.rules import NOTE, OBJECTION
-from dliosim.audit.verdict import RULES, Audit, audit_json, audit_results, audit_text, describe_setup
+from dliosim.audit.setup_text import describe_setup
+from dliosim.audit.verdict import RULES, Audit, audit_json, audit_results, audit_text
 from dliosim.errors import UsageError
+from dliosim.report.reader.bundle import write_bundle
 from dliosim.report.reader.load import load_results
 from tests.audit.sample import Content, load_runs, phase, repetitions, write_runs
 from tests.examples import examples
@@ -160,6 +162,49 @@ def test_a_restore_that_is_not_counted_is_judged_by_what_the_page_cache_had(
     assert [one.rule.name for one in audit.findings] == expected
 
 
+def test_an_unknown_memory_proves_nothing(tmp_path: Path) -> None:
+    runs = repetitions()
+    uncounted(runs[0])
+    for run in runs:
+        run["environment"]["whole_memory_per_node"] = 0
+    restore(runs[1], device_bytes=None, examined_bytes=0)
+    found = [[each.rule.name for each in one.findings] for one in audit_results(load_runs(tmp_path, runs))]
+    assert found == [["working-set", "server-cache"], ["restore-from-cache"], [], [], []]
+
+
+def test_warm_ups_copies_and_interrupted_runs_are_no_repetitions(tmp_path: Path) -> None:
+    runs = repetitions(6)
+    FAULTS["wide-spread"](runs)  # run-1 would be far from the others
+    places = write_runs(tmp_path, runs)
+    (tmp_path / "run-1").rename(tmp_path / "warm_up_1")
+    places[1] = str(tmp_path / "warm_up_1")
+    fit, warmed = "fit to publish: no objection, 0 notes", "not judged: a run to warm up"
+    found = audit_results(load_results([*places, places[0]], with_arrays=False))
+    assert [one.verdict for one in found] == [fit, warmed, *[fit] * 4, f"not judged: the same run as {places[0]}"]
+    bundle = tmp_path / "a.zip"
+    write_bundle(bundle, list(map(Path, places)))
+    again = audit_results(load_results([str(bundle)], with_arrays=False))
+    assert [one.verdict for one in again] == [fit, warmed, *[fit] * 4]
+    few = audit_results(load_results([places[0], places[0], places[2], places[1]], with_arrays=False))
+    assert [[each.rule.name for each in one.findings] for one in few] == [["few-runs"], [], ["few-runs"], []]
+    FAULTS["partial-run"](runs)
+    (tmp_path / "run-0/results.json").write_text(json.dumps(runs[0]))
+    some = audit_results(load_results([places[0], *places[2:4]], with_arrays=False))
+    assert [[each.rule.name for each in one.findings] for one in some] == [["partial-run"], ["few-runs"], ["few-runs"]]
+
+
+def test_what_to_type_works_on_the_storage_itself(tmp_path: Path) -> None:
+    runs = repetitions(1)
+    without_null(runs)
+    runs[0].update(modelled="small")
+    words = ["--storage", "small", "--repeat", "3", "--warm-up", "1", "--null", "--storage=x"]
+    runs[0]["arguments"] = ["run", "clean.dlio", *words, "-D", "scale=1"]
+    [audit] = audit_results(load_runs(tmp_path, runs))
+    [mend] = [one.mend for one in audit.findings if one.rule.name == "no-storage"]
+    assert mend == "on the storage itself: dliosim run clean.dlio -D scale=1"
+    assert "no-null-run" not in {one.rule.name for one in audit.findings}
+
+
 def null_of(run: Content) -> Content:
     """The same run without I/O, half as long."""
     slower(run, 0.5)
@@ -177,6 +222,14 @@ def test_a_run_without_io_shows_the_limit_and_is_not_judged_itself(tmp_path: Pat
     null_of(runs[5])
     first, *_, last = audit_results(load_runs(tmp_path, runs))
     assert first.findings == () and last.verdict == "not judged: shows the limit of the tool"
+
+
+def test_a_run_without_io_of_other_settings_is_named(tmp_path: Path) -> None:
+    runs = repetitions(6)
+    without_null(runs)
+    null_of(runs[5]).update(digest="0" * 16)
+    [finding] = audit_results(load_runs(tmp_path, runs))[0].findings
+    assert finding.rule.name == "no-null-run" and "that has these settings" in finding.text
 
 
 def test_a_run_without_io_alone_is_no_result(tmp_path: Path) -> None:
@@ -214,6 +267,9 @@ COMPARISON: Content = {"details": {"results on": "another file system than the d
         ({}, []),
         ({"modelled": "small"}, ["no-winner"]),
         ({"answer": {"verdict": "not judged", "use": None}}, ["no-winner"]),
+        ({"answer": {"verdict": "cannot say"}}, ["no-winner"]),  # though it has a variant to use
+        ({"answer": {"verdict": "use any", "use": None}}, []),
+        ({"answer": {"limits": reason("core_wait_included", share=0.2)}}, ["no-winner"]),
     ],
 )
 def test_a_comparison_needs_an_answer(changed: Content, expected: list[str], tmp_path: Path) -> None:

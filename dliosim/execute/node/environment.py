@@ -134,13 +134,15 @@ def require_memory(needed: int, ranks: int, what: str) -> None:
 
 
 def link_speed(devices: Path = Path("/sys/class")) -> int:
-    """Return the speed of all network links of this node together, in Mb/s; 0 if the kernel does not know it.
+    """Return the speed of all network links of this node together, in Mb/s; 0 if the kernel does not know each.
 
     Cards that are Ethernet and InfiniBand at the same time count once. Virtual links without a card do not count.
     """
-    cards = [_read_speed(card / "speed") for card in (devices / "net").glob("*") if (card / "device").exists()]
-    ports = [1000 * _read_speed(rate) for rate in (devices / "infiniband").glob("*/ports/*/rate")]
-    return max(sum(cards), sum(ports))
+    cards = [card for card in (devices / "net").glob("*") if (card / "device").exists()]
+    speeds = [_read_speed(card / "speed") for card in cards]
+    if any(_read_speed(card / "carrier") and not speed for card, speed in zip(cards, speeds, strict=True)):
+        return 0
+    return max(sum(speeds), sum(1000 * _read_speed(rate) for rate in (devices / "infiniband").glob("*/ports/*/rate")))
 
 
 def _read_speed(path: Path) -> int:

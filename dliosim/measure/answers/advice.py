@@ -37,6 +37,9 @@ class RankCommand(Protocol):
 #: Options that say where files of this run go, and in which form: another run writes its own.
 _OWN_FILES = ("--output", "--dlio-summary", "--dlio")
 
+#: Other options whose value is the next word, and that a command may leave out.
+_VALUED = ("-D", "--most", "--storage", "--repeat", "--warm-up")
+
 
 def command_line(
     run: RankCommand,
@@ -55,10 +58,10 @@ def command_line(
     replaced, rest = {*needless, override.partition("=")[0]}, iter(run.arguments)
     dropped = {*without, *_OWN_FILES, "--json", "--verify", *option[:1]}
     for word in rest:
-        value = next(rest, "") if word in ("-D", "--most", *_OWN_FILES, *option[:1]) else ""
+        value = next(rest, "") if word in (*_VALUED, *_OWN_FILES, *option[:1]) else ""
         name = (value or word.removeprefix("-D")).partition("=")[0] if word.startswith("-D") else ""
         if not (name in replaced - {""} or word.partition("=")[0] in dropped):
-            words += [word, value] if word == "-D" else [word]
+            words += [word, value] if value else [word]
     number = ranks or run.ranks
     launcher = [find_mpiexec(run.program), "-n", str(number)] if number > 1 else []
     return shlex.join([*launcher, run.program, *words, *(["-D", override] if override else []), *option])

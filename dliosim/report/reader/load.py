@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, zip_longest
@@ -128,11 +127,7 @@ def _load_directory(directory: Path, with_arrays: bool) -> SavedRun | SavedCompa
 def _explain_missing(given: Path) -> str:
     """Return why there are no results, and which directory to name instead."""
     wanted = "name a directory that `dliosim run` or `dliosim compare` wrote"
-    here = sorted({one.parent for name in (RESULTS, COMPARE) for one in Path().glob(f"*/{name}")})
-    cure = f"{HELP}there are none here: `mpiexec -n 4 dliosim run cosmoflow` writes some"
-    if here:
-        newest = max(here, key=lambda one: one.stat().st_mtime)
-        cure = f"{HELP}write `dliosim report {shlex.quote(str(newest))}`"
+    cure = f"{HELP}`mpiexec -n 4 dliosim run cosmoflow` writes one"
     if given.is_file():
         inside = any((given.parent / name).exists() for name in (RESULTS, COMPARE))
         return f"{given} is a file: " + (f"name its directory, {given.parent}" if inside else f"{wanted}{cure}")
@@ -142,7 +137,8 @@ def _explain_missing(given: Path) -> str:
     below = sorted(one.parent.name for name in (RESULTS, COMPARE) for one in given.glob(f"*/{name}"))
     if below:
         some = ", ".join(below[:_MOST_NAMED]) + (", ..." if len(below) > _MOST_NAMED else "")
-        return f"{missing}, but {count(len(below), 'directory', 'directories')} in it ({some}): name {given}/*/"
+        which = "run_*/" if any(name.startswith("run_") for name in below) else "*/"
+        return f"{missing}, but {count(len(below), 'directory', 'directories')} in it ({some}): name {given}/{which}"
     return f"{missing}: {wanted}; a run without {RESULTS}, or a comparison without {COMPARE}, did not finish{cure}"
 
 

@@ -36,3 +36,12 @@ def test_links_add_up_and_a_card_of_both_kinds_counts_once(
         write(tmp_path / f"infiniband/mlx5_{number}/ports/1/rate", text)
     write(tmp_path / "net/docker0/speed", "10000\n")
     assert link_speed(tmp_path) == speed
+
+
+@pytest.mark.parametrize(("carrier", "speed"), [("1\n", 0), ("0\n", 25_000)])
+def test_a_link_whose_speed_is_unknown_makes_the_sum_unknown(carrier: str, speed: int, tmp_path: Path) -> None:
+    for name, text in {"eth0": "25000\n", "eth1": "-1\n"}.items():
+        write(tmp_path / f"net/{name}/speed", text)
+        (tmp_path / f"net/{name}/device").mkdir()
+    write(tmp_path / "net/eth1/carrier", carrier)
+    assert link_speed(tmp_path) == speed

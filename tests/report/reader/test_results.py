@@ -191,7 +191,7 @@ def test_what_is_no_directory_of_results_says_what_to_name(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     assert f"{tmp_path} has neither results.json nor compare.json: name a directory" in message(tmp_path)
     assert f"{tmp_path / 'nowhere'}: there is no such directory: " in message(tmp_path / "nowhere")
-    assert "there are none here: `mpiexec -n 4 dliosim run cosmoflow` writes some" in message(tmp_path)
+    assert "`mpiexec -n 4 dliosim run cosmoflow` writes one" in message(tmp_path)
     (tmp_path / "file").touch()
     assert f"{tmp_path / 'file'} is a file: name a directory that" in message(tmp_path / "file")
 
@@ -201,6 +201,9 @@ def test_directories_with_results_below_the_one_named_are_suggested(tmp_path: Pa
     write_comparison(tmp_path / "methods")
     (tmp_path / "logs").mkdir()
     assert f"but 2 directories in it (methods, on-2): name {tmp_path}/*/" in message(tmp_path)
+    (tmp_path / "run_1").mkdir()
+    (tmp_path / "run_1/results.json").write_text("{}")
+    assert f"name {tmp_path}/run_*/" in message(tmp_path)
 
 
 def test_a_file_of_results_leads_to_its_directory(tmp_path: Path) -> None:
