@@ -29,10 +29,7 @@ from dliosim.report.run.warnings import describe_partial
 from dliosim.report.text_table import SCREEN, wrap_text
 
 #: Settings of a loop that a paper names.
-_NAMED: Final = (
-    *("batch", "steps", "shuffle", "compute", "sync", "api", "engine", "through", "transfer", "readers", "prefetch"),
-    *("cache", "hints", "hint"),
-)
+_NAMED: Final = "batch steps shuffle compute sync api engine through transfer readers prefetch cache hints hint"
 
 
 def describe_setup(results: Sequence[SavedRun | SavedComparison]) -> str:
@@ -124,14 +121,15 @@ def _describe_loop(loops: Sequence[LoopResult], workload: Workload | None) -> It
     loop, phase, answer = loops[0], loops[0].phases[0], loops[0].answer
     verbs = [one for one, _ in flatten_verbs(workload.verbs) if isinstance(one, Loop)] if workload else []
     pairs = [pair for one in verbs if one.name == phase.name for pair in list_phrases(one.kind, one)]
-    given = [f"{keyword} {phrase}" for keyword, phrase in pairs if keyword in _NAMED]
+    given = [f"{keyword} {phrase}" for keyword, phrase in pairs if keyword in _NAMED.split()]
     yield f"{loop.title} ran {count(len(loop.epochs), 'epoch')} of {size(loop.epochs[0].bytes, 3)}"
     yield f"with {', '.join(given) or f'api {phase.api}, cache {phase.cache}'} ({cache_state(phase)})."
-    if answer is not None:
-        yield f"Figures are those of {name_epochs(answer.epochs)} (source of the bytes: {answer.source})."
-        rates = [aggregate.bytes_per_second(one.answer_epochs) for one in loops]
-        yield f"It read {_show_mean(rates, rate_cell)}."
-    if answer is not None and (alone := answer.storage_utilization):
+    if answer is None:
+        return
+    rates = [aggregate.bytes_per_second(one.answer_epochs) for one in loops]
+    yield f"Figures are those of {name_epochs(answer.epochs)} (source of the bytes: {answer.source})."
+    yield f"It read {_show_mean(rates, rate_cell)}."
+    if alone := answer.storage_utilization:
         shares = [one.answer and one.answer.storage_utilization for one in loops]
         text = _show_mean([one.mean if one else None for one in shares], percent_cell, alone)
         yield f"Storage-limited utilization was {text}; the goal was {percent(answer.goal, 2)}."
