@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 import dliosim
+from dliosim.commands.job.results_dir import check_directory
 from dliosim.commands.job.setup import Setup
 from dliosim.dlio import ENDINGS
 from dliosim.dlio.known_keys import VERSIONS, Version, guess_version
-from dliosim.errors import HELP, UsageError
+from dliosim.errors import UsageError
 from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.node.memory import whole_memory
 from dliosim.execute.phases.context import Session
@@ -50,47 +52,54 @@ _KEY: Final = re.compile(r"^\+\+(?:workload\.)?")
 _USUAL = "mlperf-v2"
 
 
-def choose_version(setup: Setup, workload: Workload) -> str:
-    """Return the name of the version of DLIO whose files are written, on rank 0.
+@dataclass(frozen=True, slots=True)
+class DlioFiles:
+    """The files that will be written, as far as they are known before the run."""
 
-    Raises UsageError if the folder has those of another run, or if no loop trains.
+    version: str  #: version of DLIO whose files they are
+    folder: str  #: absolute path of their directory
+    keys: Mapping[str, object]  #: keys of a workload file of DLIO by their dotted names; none for a pattern
+
+
+def plan_files(setup: Setup, workload: Workload) -> DlioFiles:
+    """Return the files that will be written, on rank 0: other ranks may have another working directory.
+
+    Raises UsageError if the folder has any file, or if no loop trains, or several read different data; OSError if no
+    file can be made.
     """
-    folder, parsed = Path(setup.parsed.dlio_summary), setup.parsed
-    if _find_loops(workload)[0] is None and any(isinstance(verb, Loop) for verb, _ in flatten_verbs(workload.verbs)):
+    parsed, loops = setup.parsed, [verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Loop)]
+    trained = {loop.dataset for loop in loops if loop.kind == "train"}
+    if loops and not trained:
         raise UsageError(f"--dlio-summary: DLIO has loops that train, and {workload.name} has none")
-    if (folder / _SUMMARY).exists() or next(folder.glob(f"*/{_SUMMARY}"), None):
-        cure = f"write `--dlio-summary {shlex.quote(f'{folder}-2')}`"
-        raise UsageError(f"--dlio-summary {folder} has the {_SUMMARY} of another run{HELP}{cure}")
-    keys = _read_keys(setup)
-    return parsed.dlio or (guess_version(keys).name if keys else _USUAL)
+    if len(trained) > 1:
+        raise UsageError(f"--dlio-summary: DLIO trains with one data set, and {workload.name} also with others or none")
+    check_directory("--dlio-summary", parsed.dlio_summary, "files, and DLIO's would be among them", ["*"])
+    keys: Mapping[str, object] = {}
+    if parsed.pattern.endswith(ENDINGS):
+        from dliosim.dlio.config import read_config  # patterns do without it
+
+        keys = read_config(Path(parsed.pattern), parsed.override).values
+    guessed = guess_version(keys).name if keys else _USUAL
+    return DlioFiles(parsed.dlio or guessed, str(Path(parsed.dlio_summary).absolute()), keys)
 
 
-def _read_keys(setup: Setup) -> Mapping[str, object]:
-    """Return the keys of a workload file of DLIO by their dotted names; none for a pattern."""
-    if not setup.parsed.pattern.endswith(ENDINGS):
-        return {}
-    from dliosim.dlio.config import read_config  # patterns do without it
-
-    return read_config(Path(setup.parsed.pattern), setup.parsed.override).values
-
-
-def write_dlio_files(setup: Setup, session: Session, run: RunSummary | None, name: str) -> str:
-    """Write the files of version `name`; return a sentence about them. Collective.
+def write_dlio_files(setup: Setup, session: Session, run: RunSummary | None, files: DlioFiles, name: str) -> str:
+    """Write the files, with --repeat those of run `name`; return a sentence about them. Collective.
 
     `run` is on rank 0 alone. summary.json is the last file: if it is there, all are. Raises ExecutionError on every
     rank.
     """
     assert session.log is not None, "steps are kept with --dlio-summary"
-    world, workload, version = session.world, session.workload, VERSIONS[name]
-    folder = Path(setup.parsed.dlio_summary)
+    world, workload, version = session.world, session.workload, VERSIONS[files.version]
+    folder = Path(files.folder, name)
     epochs, offset = list_epochs(session.log), time.time_ns() - time.perf_counter_ns()
     cpus, memory = os.cpu_count() or 0, whole_memory() or 0
-    host = host_content(cpus, memory / 2**30, int(_bytes_per_node(workload, world.node.size) <= memory))
-    files: dict[str, Any] = {f"{world.rank}_output.json": rank_output(epochs, version, offset) | host}
+    host = host_content(cpus, memory / 2**30, int(bytes_per_node(workload, world.node.size) <= memory))
+    of_rank: dict[str, Any] = {f"{world.rank}_output.json": rank_output(epochs, version, offset) | host}
     if not version.is_first_generation or world.rank == 0:
         rank = "" if version.is_first_generation else f"{world.rank}_"
-        files[f"{rank}per_epoch_stats.json"] = epoch_stats(epochs, version, offset)
-    world.run_on_all(lambda: _write_files(folder, files))
+        of_rank[f"{rank}per_epoch_stats.json"] = epoch_stats(epochs, version, offset)
+    world.run_on_all(lambda: _write_files(folder, of_rank))
     rows = [[*epoch.training(version), *epoch.evaluation(version)] for epoch in epochs]
     figures = world.gather(np.array(rows, np.float64).reshape(len(epochs), 4))
     hosts = world.gather(np.array([cpus, memory, world.node.rank == 0], np.int64))
@@ -98,11 +107,10 @@ def write_dlio_files(setup: Setup, session: Session, run: RunSummary | None, nam
     def write_run() -> str:
         assert run is not None and figures is not None and hosts is not None, "rank 0 has what it gathered"
         nodes = hosts[hosts[:, 2] == 1, :2]
-        config = dict(_config_files(setup, run, workload, version))
-        begun = round(setup.started.timestamp() * 1e9)
-        summary = _summary_content(run, workload, version, figures, nodes, begun)
+        config = dict(_config_files(setup, session, run, files))
+        summary = _summary_content(run, workload, version, figures, nodes)
         _write_files(folder, {**config, "dlio.log": f"{_NOT_DLIO}\n", _SUMMARY: summary})
-        return f"DLIO's files, by {name}, though not by a run of DLIO: {folder}"
+        return f"DLIO's files, by {version.name}, though not by a run of DLIO: {folder}"
 
     return world.run_on_rank_0("write DLIO's files", write_run)
 
@@ -113,8 +121,15 @@ def _write_files(folder: Path, files: Mapping[str, Any]) -> None:
         path = folder / name
         with wrap_call("write", str(path)):
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
-            write_atomic(path, text.encode())
+            write_atomic(path, _encode(name, content))
+
+
+def _encode(name: str, content: Any) -> bytes:
+    """Return the bytes of a file. Those of steps are made epoch by epoch and without an indent: both take memory."""
+    if not name.endswith("_output.json"):
+        return (content if isinstance(content, str) else json.dumps(content, indent=1) + "\n").encode()
+    lines = (f"{json.dumps(key)}: {json.dumps(value, default=np.ndarray.tolist)}" for key, value in content.items())
+    return b"{\n" + b",\n".join(line.encode() for line in lines) + b"\n}\n"
 
 
 def _read_proc(path: str) -> dict[str, str]:
@@ -134,7 +149,7 @@ def host_content(cpus: Any, memory: Any, caching: Any) -> dict[str, Any]:
     return {"hostname": os.uname().nodename, "host_processor_name": "", **figures, **files}
 
 
-def _find_loops(workload: Workload) -> tuple[Loop | None, Loop | None]:
+def find_loops(workload: Workload) -> tuple[Loop | None, Loop | None]:
     """Return the first loop that trains, and its evaluation."""
     loops = (verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Loop) and verb.kind == "train")
     train = next(loops, None)
@@ -150,23 +165,23 @@ def _count_files(workload: Workload, loop: Loop | None) -> tuple[int, int, float
     return files, -(-dataset.samples // files), dataset.size.nonnegative_mean()
 
 
-def _bytes_per_node(workload: Workload, ranks: int) -> float:
+def bytes_per_node(workload: Workload, ranks: int) -> float:
     """Return the bytes of the data of training that a node with this number of ranks reads, by DLIO's formula."""
-    files, samples, size = _count_files(workload, _find_loops(workload)[0])
+    files, samples, size = _count_files(workload, find_loops(workload)[0])
     return ranks * samples * (files // workload.job.ranks) * size
 
 
 def _summary_content(
-    run: RunSummary, workload: Workload, version: Version, figures: Floats, nodes: Ints, begun: int
+    run: RunSummary, workload: Workload, version: Version, figures: Floats, nodes: Ints
 ) -> dict[str, Any]:
     """Return summary.json. Bandwidths are DLIO's, of the nominal size of samples.
 
     `figures` are AU in percent and samples/s of training, then of evaluation, (ranks, epochs, 4); `nodes` are the
-    processors and the bytes of memory of each node, (nodes, 2); the run `begun` at this time, ns since 1970.
+    processors and the bytes of memory of each node, (nodes, 2).
     """
-    train, evaluation = _find_loops(workload)
+    train, evaluation = find_loops(workload)
     (files, samples, size), (eval_files, _, eval_size) = (_count_files(workload, one) for one in (train, evaluation))
-    node_bytes = _bytes_per_node(workload, run.environment.ranks_per_node)
+    node_bytes = bytes_per_node(workload, run.environment.ranks_per_node)
     goal = run.answers[0].goal if run.answers else GOAL
     metric: dict[str, Any] = {}
     if train is not None:
@@ -174,10 +189,13 @@ def _summary_content(
     if evaluation is not None:
         metric |= loop_metric("eval", figures[..., 2:], eval_size, goal)
     for prefix, phases in ("save", run.saves), ("load", run.restores):
-        if phases and not version.is_first_generation:
+        if phases and not (run.null or version.is_first_generation):
             metric |= _checkpoint_metric(f"{prefix}_checkpoint", phases)
     cpus, memory = nodes.T
     storage = run.modelled or ("null" if run.null else "files")
+    settings = [f"{name}={value}" for name, value in run.overrides]
+    about = {"version": dliosim.__version__, "formulas": version.name, "storage": storage, "settings": settings}
+    begun = round(datetime.fromisoformat(run.started).timestamp() * 1e9)
     return {
         "start": stamp(begun),
         "end": stamp(begun + round(run.seconds * 1e9)),
@@ -190,7 +208,7 @@ def _summary_content(
         **host_content(cpus.tolist(), (memory / _GIB).tolist(), (node_bytes <= memory).astype(int).tolist()),
         "data_size_per_host_GB": node_bytes / _GIB,
         "epochs": figures.shape[1] if train is not None else 0,
-        "dliosim": {"note": _NOT_DLIO, "version": dliosim.__version__, "formulas": version.name, "storage": storage},
+        "dliosim": {"note": _NOT_DLIO, **about},
     }
 
 
@@ -229,18 +247,17 @@ def _checkpoint_metric(prefix: str, phases: Sequence[FilePhase]) -> dict[str, fl
     }
 
 
-def _config_files(setup: Setup, run: RunSummary, workload: Workload, version: Version) -> Iterator[tuple[str, Any]]:
-    """Yield the files of the configuration and their contents: what ran, under DLIO's names, by those of its file.
+def _config_files(setup: Setup, session: Session, run: RunSummary, files: DlioFiles) -> Iterator[tuple[str, Any]]:
+    """Yield the files of the configuration and their contents: what ran, under DLIO's names.
 
-    JSON is YAML, so no library is needed to write it; but scripts of the first generation read the lines of
-    overrides.yaml as they are.
+    What a workload file of DLIO says is as it says it. JSON is YAML, so no library is needed to write it; but scripts
+    of the first generation read the lines of overrides.yaml as they are.
     """
-    parsed, keys = setup.parsed, _read_keys(setup)
-    model = str(keys.get("model.name") or keys.get("model") or workload.name)
+    parsed, version = setup.parsed, VERSIONS[files.version]
     folder = _CONFIG_FOLDERS.get(version.name, ".hydra")
     called = Path(parsed.pattern.removeprefix("workload=")).stem
     task = [f"workload={called}", *(_KEY.sub("++workload.", text) for text in parsed.override)]
-    yield f"{folder}/config.yaml", {"workload": _config(run, workload, version, model, parsed.dir)}
+    yield f"{folder}/config.yaml", {"workload": merge_config(files.keys, _config(session, run, version))}
     yield f"{folder}/overrides.yaml", "".join(f"- {_quote(text)}\n" for text in task)
     yield f"{folder}/hydra.yaml", {"hydra": {"overrides": {"task": task}}}
 
@@ -250,20 +267,37 @@ def _quote(text: str) -> str:
     return text if re.fullmatch(r"[\w+~][\w+.=/-]*", text) else json.dumps(text)
 
 
-def _config(run: RunSummary, workload: Workload, version: Version, model: str, root: str) -> dict[str, Any]:
-    """Return the configuration of a run of a model with its data in `root`."""
-    train, evaluation = _find_loops(workload)
-    saves = bool(run.saves or run.restores or (train is not None and train.checkpoints))
-    does = {"train": train is not None, "evaluation": evaluation is not None, "checkpoint": saves}
+def merge_config(keys: Mapping[str, object], ours: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sections of a workload file, of its keys by dotted names, with those of ours that it does not say."""
+    content: dict[str, Any] = {}
+    for name, value in keys.items():
+        *sections, last = name.split(".")
+        section = content
+        for one in sections:
+            section[one] = section = section[one] if isinstance(section.get(one), dict) else {}
+        section[last] = value
+    for name, values in ours.items():
+        said = content.get(name, {})
+        is_section = isinstance(values, dict) and isinstance(said, dict)
+        content[name] = values | said if is_section else said or values
+    return content
+
+
+def _config(session: Session, run: RunSummary, version: Version) -> dict[str, Any]:
+    """Return the sections of the configuration of a run."""
+    workload, roots = session.workload, session.roots
+    train, evaluation = find_loops(workload)
+    saved = [phase.name for phase in (*run.saves, *run.restores)]
+    does = {"train": train is not None, "evaluation": evaluation is not None, "checkpoint": bool(saved)}
     content: dict[str, Any] = {
-        "model": model if version.is_first_generation else {"name": model},
-        "workflow": {"generate_data": train is None and not saves, **does},
+        "model": workload.name if version.is_first_generation else {"name": workload.name},
+        "workflow": {"generate_data": train is None and not saved, **does},
         "output": {"log_file": "dlio.log"},
     }
     if train is not None:
         (files, samples, size), dataset = _count_files(workload, train), workload.read_dataset(train)
         content["dataset"] = {
-            "data_folder": root,
+            "data_folder": "" if dataset is None else str(roots.get(dataset.root, "")),
             "format": "synthetic" if dataset is None else _FORMATS.get(dataset.format, dataset.format),
             "num_files_train": files,
             "num_files_eval": _count_files(workload, evaluation)[0],
@@ -274,7 +308,8 @@ def _config(run: RunSummary, workload: Workload, version: Version, model: str, r
         content["train"] = {"epochs": train.epochs, "computation_time": train.compute.time.mean, "seed": workload.seed}
     if evaluation is not None:
         content["reader"]["batch_size_eval"] = evaluation.batch
-    if saves:
-        numbers = {"num_checkpoints_write": len(run.saves), "num_checkpoints_read": len(run.restores)}
-        content["checkpoint"] = {"checkpoint_folder": root, "fsync": workload.checkpoints[0].fsync, **numbers}
+    if saved:
+        one = workload.checkpoint(saved[0])
+        content["checkpoint"] = {"checkpoint_folder": str(roots.get(one.root, "")), "fsync": one.fsync}
+        content["checkpoint"] |= {"num_checkpoints_write": len(run.saves), "num_checkpoints_read": len(run.restores)}
     return content

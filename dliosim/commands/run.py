@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -28,6 +28,7 @@ from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
 
 if TYPE_CHECKING:
+    from dliosim.commands.dlio_summary import DlioFiles
     from dliosim.commands.run_results import RunRecord
     from dliosim.execute.datasets.discovery import FileFinder
     from dliosim.execute.run.trace_recording import Recording
@@ -56,9 +57,8 @@ class RunCommand(RankCommand):
     finder: FileFinder | None = None  #: what looked for existing files, on rank 0
     record: RunRecord | None = None  #: what rank 0 keeps for the results
     recording: Recording | None = None  #: the trace, if it is asked for
-    #: names of the runs with --repeat, which are folders below --output: `run_1` to `run_5` as in MLPerf Storage
-    runs: tuple[str, ...] = ("",)
-    dlio_version: str = ""  #: the version of DLIO whose files are written, too
+    runs: tuple[str, ...] = ("",)  #: names of the runs with --repeat, which are folders below --output
+    files: DlioFiles | None = None  #: the files of DLIO that are written, too
 
     def __init__(self, setup: Setup) -> None:
         vars(setup.parsed).update(_OPTIONS | vars(setup.parsed))
@@ -70,20 +70,32 @@ class RunCommand(RankCommand):
             with freeze_objects():
                 import dliosim.commands.run_results  # noqa: F401
         self.workload, self.storage = self.setup.world.run_on_rank_0("read the pattern", self._read_pattern)
-        self.dlio_version = self.setup.world.run_on_rank_0("look at the options", self._check_options)
-        if self.setup.parsed.repeat is not None:
-            kinds = {"warm_up": self.setup.parsed.warm_up or 0, "run": self.setup.parsed.repeat}
-            self.runs = tuple(f"{kind}_{n}" for kind, last in kinds.items() for n in range(1, last + 1))
-            self.setup.world.run_on_rank_0("make the results directory", lambda: check_output(self.setup.parsed.output))
+        world, parsed = self.setup.world, self.setup.parsed
+        world.run_on_rank_0("look at the options", self._check_options)
+        if parsed.dlio_summary is not None:
+            from dliosim.commands.dlio_summary import plan_files  # most runs need none of it
+
+            self.files = world.run_on_rank_0("write DLIO's files", lambda: plan_files(self.setup, self.workload))
+        if parsed.repeat is not None:
+            self.runs = _name_runs(parsed)
+            parsed.output = world.run_on_rank_0("make the results directory", self._make_base)
 
     def open(self) -> None:
         """Make the directories, and begin to keep results and to record."""
         self.given = self.setup
         self._open_run(self.runs[0])
 
+    def _make_base(self) -> str:
+        """Make and return the directory of several runs, on rank 0."""
+        from dliosim.commands.job.results_dir import ResultsDirectory  # rank 0 alone imports what writes results
+
+        check_output(self.setup.parsed.output)
+        base = ResultsDirectory(self.setup.parsed.output, self.workload.name, self.setup.started, self.kind)
+        return str(self.setup.stack.enter_context(base).make())
+
     def _open_run(self, name: str) -> None:
         if name:
-            self.setup = _begin_run(self.given, name, f"dliosim-{self.kind}-{self.workload.name}")
+            self.setup = _begin_run(self.given, name)
         setup, finder = self.setup, self.finder
         sources = {} if finder is None else finder.sources
         options = Options(setup.parsed.null or self.storage is not None, setup.parsed.verify)
@@ -94,7 +106,7 @@ class RunCommand(RankCommand):
             modelled = ModelledStorage(setup.world.node.comm, self.storage, self.workload.seed)
             self.session = replace(self.session, modelled=modelled)
         node = fullest_node(setup.world, setup.load)
-        if self.dlio_version:
+        if self.files is not None:
             self.session = replace(self.session, log=StepLog())
         if finder is not None:
             from dliosim.commands.run_results import begin_record, shortage_error
@@ -118,35 +130,39 @@ class RunCommand(RankCommand):
 
     def report(self) -> int:
         """Write and print the results, then the trace; with --repeat run again, and report all runs at the end."""
-        reported = [self._report_run()]
+        base, reported = self.given.parsed.output, [self._report_run(self.runs[0])]
         for name in self.runs[1:]:
+            self.setup.stack.close()  # what is recorded of a run is not kept for the next
+            self.setup.partial.otherwise = f"earlier runs are in {base}, and no results of {name} were written"
             self._open_run(name)
             self.run()
-            reported.append(self._report_run())
-        counted = [run for _, run in reported[self.given.parsed.warm_up or 0 :] if run is not None]
-        if len(counted) > 1 and not self.setup.parsed.json:
-            from dliosim.report.run.repeats import format_repeats
+            reported.append(self._report_run(name))
+        status, warm_ups = max(status for status, _ in reported), self.given.parsed.warm_up or 0
+        counted = [run for _, run in reported[warm_ups:] if run is not None]
+        if len(counted) > 1:
+            from dliosim.report.run.repeats import format_repeats, repeats_json
 
-            print_text(format_repeats(counted))
-        return max(status for status, _ in reported)
+            text = repeats_json(counted, warm_ups) if self.given.parsed.json else format_repeats(counted)
+            status = status if _print_line(text.rstrip(), False) else ExecutionError.exit_code
+        return self.setup.world.broadcast_object(status)
 
-    def _report_run(self) -> tuple[int, RunSummary | None]:
+    def _report_run(self, name: str) -> tuple[int, RunSummary | None]:
         status, place, run = 0, None, None
         if self.record is not None:
             run = self.record.summarize(self.phases)
             status, place = self.record.report(run, self.phases)
         lines = []
-        if self.dlio_version:
-            from dliosim.commands.dlio_summary import write_dlio_files  # most runs need none of it
-
-            lines.append(write_dlio_files(self.setup, self.session, run, self.dlio_version))
         if self.recording is not None:
             modelled = "" if self.storage is None else self.storage.name
             lines.append(self.recording.write(place, _describe_run(self.setup, self.session.workload, modelled)))
+        if self.files is not None:
+            from dliosim.commands.dlio_summary import write_dlio_files  # most runs need none of it
+
+            lines.append(write_dlio_files(self.setup, self.session, run, self.files, name))
         for line in filter(None, lines):
             if self.record is not None and not _print_line(line, self.setup.parsed.json):
                 status = ExecutionError.exit_code
-        return self.setup.world.broadcast_object(status), run
+        return status, run
 
     def _read_pattern(self) -> tuple[Workload, StorageModel | None]:
         from dliosim.commands.run_results import read_pattern
@@ -154,11 +170,8 @@ class RunCommand(RankCommand):
         workload, self.finder, storage = read_pattern(self.setup)
         return workload, storage
 
-    def _check_options(self) -> str:
-        """Return the version of DLIO whose files are written, empty without --dlio-summary.
-
-        Raises UsageError for --verify of existing files, whose bytes are not known, and for --trace of no rank.
-        """
+    def _check_options(self) -> None:
+        """Raise UsageError for --verify of existing files, whose bytes are not known, and for --trace of no rank."""
         ranks, cut, nodes = self.setup.world.size, self.setup.parsed.trace, self.setup.world.nodes
         if self.storage is not None:
             require_one_node(nodes)
@@ -173,23 +186,22 @@ class RunCommand(RankCommand):
         if self.setup.parsed.verify and given:
             text = f"--verify: {given}: existing files cannot be verified, since their right bytes are not known"
             raise UsageError(f"{text}; `decode on` runs the checks that their format has")
-        if self.setup.parsed.dlio_summary is None:
-            return ""
-        from dliosim.commands.dlio_summary import choose_version  # most runs need none of it
-
-        return choose_version(self.setup, self.workload)
 
 
-def _begin_run(given: Setup, name: str, stem: str) -> Setup:
-    """Return the set-up of one of several runs, whose files are in folders `name` below those of the command.
+def _name_runs(parsed: SimpleNamespace) -> tuple[str, ...]:
+    """Return the names of the runs of --repeat, with those that warm up: as in MLPerf Storage `run_1` to `run_5`."""
+    kinds = ("warm_up", parsed.warm_up or 0), ("run", parsed.repeat)
+    return tuple(f"{kind}_{number}" for kind, last in kinds for number in range(1, last + 1))
 
-    `stem` begins the name of a new directory for results. Only rank 0 uses it, so that it may differ between ranks.
+
+def _begin_run(given: Setup, name: str) -> Setup:
+    """Return the set-up of one of several runs, whose results are in a folder `name` below those of the command.
+
+    Its load average is the first one: later ones have the runs before.
     """
-    parsed = SimpleNamespace(**vars(given.parsed))
-    parsed.output = f"{parsed.output or f'{stem}-{given.started:%Y%m%dT%H%M%S}'}/{name}"
-    parsed.dlio_summary = parsed.dlio_summary and f"{parsed.dlio_summary}/{name}"
-    now = datetime.now(timezone.utc)
-    return replace(given, parsed=parsed, started=now, begun_ns=perf_counter_ns(), load=os.getloadavg()[0])
+    parsed = SimpleNamespace(**vars(given.parsed) | {"output": f"{given.parsed.output}/{name}"})
+    now, stack = datetime.now(timezone.utc), given.stack.enter_context(ExitStack())
+    return replace(given, parsed=parsed, started=now, begun_ns=perf_counter_ns(), stack=stack)
 
 
 def _uses_storage(verb: Verb) -> bool:
@@ -198,14 +210,14 @@ def _uses_storage(verb: Verb) -> bool:
 
 
 def _print_line(line: str, as_json: bool) -> bool:
-    """Print what the last line says; return whether that worked. A reader may have closed the pipe before."""
+    """Print what a line says; return whether that worked. A reader may have closed the pipe before."""
     if as_json:
         sys.stderr.write(f"{line}\n")
         return True
     try:
-        print_text(f"{line}\n")
+        print_text(f"{line}\n" if line else "")
     except OSError as error:
-        sys.stderr.write(f"{rank_0_error('print the line about the trace', error)}\n")
+        sys.stderr.write(f"{rank_0_error('print the last lines', error)}\n")
         return False
     return True
 
@@ -223,8 +235,7 @@ def _describe_run(setup: Setup, workload: Workload, modelled: str) -> dict[str, 
 
 def _list_settings(loop: Loop) -> dict[str, str]:
     """Return the settings of a loop that an analysis may advise to change, as -D gives them."""
-    access = loop.access
-    found = {"api": access.api, "open": access.open, "order": access.order, "engine": access.engine}
-    found |= {"readers": str(access.readers), "shard": loop.shard, "cache": access.cache}
-    found["transfer"] = "whole sample" if access.transfer is None else str(access.transfer)
+    found = {name: getattr(loop.access, name) for name in ("api", "open", "order", "engine", "cache")}
+    found |= {"readers": str(loop.access.readers), "shard": loop.shard}
+    found["transfer"] = "whole sample" if loop.access.transfer is None else str(loop.access.transfer)
     return found | {"checkpoint": loop.checkpoints[0].checkpoint if loop.checkpoints else ""}

@@ -50,3 +50,12 @@ def test_a_run_goes_on_where_what_it_has_cannot_be_written(monkeypatch: pytest.M
         results.save("SIGTERM")
         == "error[R402]: rank 0 could not write the partial results: out: No space left on device"
     )
+
+
+def test_a_run_after_another_is_not_over() -> None:
+    results = begun(lambda signal: None)
+    with results.final_write():
+        pass
+    results.otherwise = "earlier runs are in out, and no results of run_2 were written"
+    results.begin(lambda signal: None)
+    assert results.save("SIGUSR1") == f"{results.otherwise}, because nothing was finished"

@@ -272,7 +272,7 @@ COMMANDS: Final = {
             _output("results"),
             _flag("--null", "no I/O at all: measures the tool itself"),
             _option("--repeat N", "run it N times, and print the spread of their figures", type=types.parse_positive),
-            _option("--warm-up N", "with --repeat: runs before these, which do not count", type=types.parse_positive),
+            _option("--warm-up N", "with --repeat: runs before these, which do not count", type=types.parse_natural),
             _option("--storage FILE", "no I/O: calls wait as on the storage that FILE describes (docs/answer.md)"),
             _flag("--with-null", "run every loop again without I/O: gives the slowdown"),
             _flag("--verify", "check every byte read, not only the ends of each sample"),

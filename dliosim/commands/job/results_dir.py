@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import count
@@ -24,7 +25,7 @@ from dliosim.report.files.results import COMPARE, PARTIAL, RESULTS
 LAST = (RESULTS, COMPARE)
 
 #: The same for `saturate`, which begins with one rank, and for several runs.
-_BELOW = tuple(f"{name}/{RESULTS}" for name in ("0001", "run_1", "warm_up_1"))
+_BELOW = tuple(f"{name}/{RESULTS}" for name in ("0001", "run_*", "warm_up_*"))
 
 
 def check_output_directory(given: str | None) -> None:
@@ -32,14 +33,22 @@ def check_output_directory(given: str | None) -> None:
 
     Raises UsageError if it has the results of another run or comparison, and OSError if no file can be made.
     """
+    check_directory("--output", given, "the results of another run", (*LAST, *_BELOW))
+
+
+def check_directory(option: str, given: str | None, what: str, patterns: Sequence[str]) -> None:
+    """Check that files can be made in the directory that an option gives, or in a new one below the current one.
+
+    Raises UsageError if it has files of these patterns, which are `what`, and OSError if no file can be made.
+    """
     from tempfile import TemporaryFile  # for rank 0 alone
 
     if given == "":
-        raise UsageError("--output is empty: name a directory")
-    if given is not None and any((Path(given) / name).exists() for name in (*LAST, *_BELOW)):
+        raise UsageError(f"{option} is empty: name a directory")
+    if given is not None and any(path for pattern in patterns for path in Path(given).glob(pattern)):
         names = (f"{given.rstrip('/')}-{number}" for number in count(2))
-        cure = f"write `--output {next(name for name in names if not os.path.lexists(name))}`, or move them away"
-        raise UsageError(f"--output {given} has the results of another run{HELP}{cure}")
+        name = shlex.quote(next(name for name in names if not os.path.lexists(name)))
+        raise UsageError(f"{option} {given} has {what}{HELP}write `{option} {name}`, or move them away")
     place = Path(given or ".").absolute()
     while not os.path.lexists(place):
         place = place.parent

@@ -54,7 +54,7 @@ class PartialResults:
         self._due = 0.0
         self._lock = Lock()
         self._write: Callable[[str], Path | None] | None = None
-        self._otherwise = otherwise
+        self.otherwise = otherwise  #: what is said where nothing is written
 
     def begin(self, write: Callable[[str], Path | None]) -> None:
         """Allow results to be written from now on by `write`, which returns the file, or None if nothing is finished.
@@ -68,7 +68,7 @@ class PartialResults:
     def final_write(self) -> Iterator[None]:
         """Write results.json in this block; partial results are not written during it or later."""
         with self._lock:
-            self._write, self._otherwise = None, OVER
+            self._write, self.otherwise = None, OVER
             yield
 
     def keep(self) -> None:
@@ -91,9 +91,9 @@ class PartialResults:
             return f"{OVER}, and its results were still being written"
         try:
             if self._write is None:
-                return self._otherwise
+                return self.otherwise
             place = self._write(signal)
-            return f"what was finished is in {place}" if place else f"{self._otherwise}, because nothing was finished"
+            return f"what was finished is in {place}" if place else f"{self.otherwise}, because nothing was finished"
         except OSError as error:
             return str(rank_0_error("write the partial results", error))
         except Exception as error:  # the job must end, even if its results cannot be made

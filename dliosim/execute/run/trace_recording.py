@@ -57,6 +57,7 @@ class Recording:
 
     def __exit__(self, *_: object) -> None:
         record_by(None)
+        self._recorder.calls.spill.close()  # spans have the same file
 
     def stop(self) -> None:
         """End the recording. Collective.

@@ -178,10 +178,10 @@ def _run_verb(
         if saves.count_drained_bytes() > drained:
             # The kernel's counts include what was read at the same time to drain saves.
             record.rchar = record.read_bytes = -1
-        if session.log is not None:
-            now, split = perf_counter_ns(), verb.written_by or checkpoint.split(world.size)
-            whole = state_files(checkpoint, split).total()
-            session.log.checkpoints.append(LoggedCheckpoint("restore", begun, now, whole))
+        if session.log is not None and not session.reads_nothing:
+            held = world.allreduce_number(record.wall_ns, "max")
+            whole = state_files(checkpoint, verb.written_by or checkpoint.split(world.size)).total()
+            session.log.checkpoints.append(LoggedCheckpoint("restore", begun, begun + held, whole))
         access, how = checkpoint.access, verb.option_text
         return verb_phase(session, checkpoint.name, "restore", record, access, notes, how=how)
     if isinstance(verb, DropCaches):

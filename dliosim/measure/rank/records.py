@@ -330,7 +330,7 @@ class LoggedCheckpoint:
     kind: str
     #: clock reading at its begin, ns
     begun: int
-    #: clock reading at the end of the time in which it held the rank, ns
+    #: `begun` and the time in which it held the slowest rank, ns
     ended: int
     #: bytes of the checkpoint over all ranks
     bytes: int

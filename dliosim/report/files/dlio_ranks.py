@@ -139,7 +139,7 @@ def stamp(ns: int) -> str:
 def rank_output(epochs: Sequence[RankEpoch], version: Version, offset: int) -> dict[str, Any]:
     """Return the part of `R_output.json` that has the steps of a rank, by the number of the epoch from 1.
 
-    `offset` is that of `epoch_stats`.
+    `offset` is that of `epoch_stats`. Times of steps are arrays.
     """
     return {
         str(number): _epoch_output(epoch, version)
@@ -153,9 +153,9 @@ def _epoch_output(epoch: RankEpoch, version: Version) -> dict[str, dict[str, Any
     if epoch.evaluations:
         rates["eval"] = epoch.evaluations[-1][0], epoch.evaluation(version)[1]
     return {
-        "load": {name: block.load.tolist() for name, (block, _) in rates.items()},
-        "proc": {name: block.proc.tolist() for name, (block, _) in rates.items()},
-        "compute": {name: block.compute_for(version).tolist() for name, (block, _) in rates.items()},
+        "load": {name: block.load for name, (block, _) in rates.items()},
+        "proc": {name: block.proc for name, (block, _) in rates.items()},
+        "compute": {name: block.compute_for(version) for name, (block, _) in rates.items()},
         "throughput": {name: rate for name, (_, rate) in rates.items()},
         "au": {name: block_utilization(block, version) for name, (block, _) in rates.items()},
     }
