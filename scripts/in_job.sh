@@ -36,13 +36,17 @@ shift
 dliosim() { "$PYTHON" -m dliosim.cli "$@"; }
 
 overrides=() # the -D among the options: also what `explain` and `plan` understand
+repeats=      # with `run --repeat N` the last results are those of run_N
 words=("$@")
 for ((word = 0; word < $#; word++)); do
     case ${words[word]} in
     -D) overrides+=(-D "${words[word + 1]:-}") ;;
     -D*) overrides+=("${words[word]}") ;;
+    --repeat) repeats=${words[word + 1]:-} ;;
+    --repeat=*) repeats=${words[word]#*=} ;;
     esac
 done
+[ "$what" != run ] || [ -z "$repeats" ] || last=run_$repeats/results.json
 
 # Neither needs MPI: a mistake in the pattern ends the job before the launcher has started anything.
 resolved=$(dliosim explain "$pattern" "${overrides[@]}" --ranks "$RANKS" --nodes "$NODES")

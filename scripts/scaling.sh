@@ -76,6 +76,11 @@ while [ $# -gt 0 ]; do
 done
 [ $# -gt 0 ] || wrong_usage "no pattern"
 [ -r "$1" ] || wrong_usage "$1: no pattern file that can be read"
+for word in "$@"; do
+    case $word in
+    --repeat | --repeat=*) wrong_usage "--repeat: a study has one run for each number of ranks; start it again with another --output" ;;
+    esac
+done
 if [ "${#counts[@]}" -eq 0 ]; then
     most=$(available)
     mapfile -t counts < <(powers_up_to "$most")

@@ -155,6 +155,14 @@ def test_a_job_of_one_rank_runs_and_ends_with_the_status_of_the_run(here: Path, 
     assert again.returncode == 2  # there are results of another run
 
 
+def test_the_last_of_several_runs_has_to_have_results(here: Path, sbatch: Submit, silent: str) -> None:
+    done = sbatch("small.dlio", "--repeat", "2", PYTHON=silent)
+    assert f"no {here}/dliosim-17/run_2/results.json" in done.stderr
+    stub(here / "bin", "srun", RUNS)
+    done = sbatch("small.dlio", "--repeat=2", SLURM_NTASKS="1", SLURM_JOB_NUM_NODES="1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_launcher_of_another_mpi_is_noticed(here: Path, sbatch: Submit) -> None:
     step = "export SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=0\n"
     stub(here / "bin", "srun", step + RUNS)

@@ -256,3 +256,10 @@ def test_the_table_is_of_results_that_runs_have_written(here: Path, study: dict[
     assert ["train", "train", "1"] in [row[:3] for row in cells]
     (row,) = (row for row in cells if row[:2] == ["prepare", "d"])
     assert row[4] == "-"
+
+
+@pytest.mark.parametrize("option", ["--repeat", "--repeat=3"])
+def test_a_study_of_several_runs_each_is_refused(here: Path, option: str) -> None:
+    done = run("scaling.sh", "--ranks", "1", "small.dlio", option, "3", cwd=here, env={})
+    assert done.returncode == 2 and "--repeat: " in done.stderr
+    assert not (here / "dliosim-scaling").exists()
