@@ -132,7 +132,8 @@ class RunCommand(RankCommand):
         """Write and print the results, then the trace; with --repeat run again, and report all runs at the end."""
         base, reported = self.given.parsed.output, [self._report_run(self.runs[0])]
         for name in self.runs[1:]:
-            self.setup.stack.close()  # what is recorded of a run is not kept for the next
+            self.setup.stack.close()
+            self.recording = None  # its buffers and files are not kept for the next run
             self.setup.partial.otherwise = f"earlier runs are in {base}, and no results of {name} were written"
             self._open_run(name)
             self.run()

@@ -81,3 +81,11 @@ def test_runs_without_figures_have_no_table(tmp_path: Path) -> None:
     place.write(DATASET, PREPARE)
     done = place.run(1, "--repeat", "2")
     assert (done.returncode, "2 runs" in done.stdout, done.stdout.endswith("\n\n")) == (0, False, False)
+
+
+def test_each_run_has_its_trace(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE, TRAIN)
+    done = place.run(2, "--repeat", "3", "--trace")
+    assert (done.returncode, done.stdout.count("trace: recorded ")) == (0, 3), done.stderr
+    assert all((place.output / f"run_{number}" / "trace.h5").exists() for number in (1, 2, 3))

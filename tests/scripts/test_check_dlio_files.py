@@ -35,7 +35,7 @@ def write_run(folder: Path, version: str) -> Path:
         contents = {"output": rank_output(epochs, VERSIONS[version], 0)}
         contents["per_epoch_stats"] = epoch_stats(epochs, VERSIONS[version], 0)
         for name, content in contents.items():
-            (folder / f"{rank}_{name}.json").write_text(json.dumps(content))
+            (folder / f"{rank}_{name}.json").write_text(json.dumps(content, default=np.ndarray.tolist))
         figures.append([epoch.training(VERSIONS[version]) for epoch in epochs])
     summary = {"num_accelerators": 2, "metric": loop_metric("train", np.array(figures), 2**20, 0.9)}
     (folder / "summary.json").write_text(json.dumps(summary))

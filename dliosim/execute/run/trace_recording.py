@@ -57,7 +57,6 @@ class Recording:
 
     def __exit__(self, *_: object) -> None:
         record_by(None)
-        self._recorder.calls.spill.close()  # spans have the same file
 
     def stop(self) -> None:
         """End the recording. Collective.
