@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,7 +107,8 @@ def write_dlio_files(setup: Setup, session: Session, run: RunSummary | None, fil
         assert run is not None and figures is not None and hosts is not None, "rank 0 has what it gathered"
         nodes = hosts[hosts[:, 2] == 1, :2]
         config = dict(_config_files(setup, session, run, files))
-        summary = _summary_content(run, workload, version, figures, nodes)
+        begun = round(setup.started.timestamp() * 1e9)
+        summary = _summary_content(run, workload, version, figures, nodes, begun)
         _write_files(folder, {**config, "dlio.log": f"{_NOT_DLIO}\n", _SUMMARY: summary})
         return f"DLIO's files, by {version.name}, though not by a run of DLIO: {folder}"
 
@@ -172,12 +172,12 @@ def bytes_per_node(workload: Workload, ranks: int) -> float:
 
 
 def _summary_content(
-    run: RunSummary, workload: Workload, version: Version, figures: Floats, nodes: Ints
+    run: RunSummary, workload: Workload, version: Version, figures: Floats, nodes: Ints, begun: int
 ) -> dict[str, Any]:
     """Return summary.json. Bandwidths are DLIO's, of the nominal size of samples.
 
     `figures` are AU in percent and samples/s of training, then of evaluation, (ranks, epochs, 4); `nodes` are the
-    processors and the bytes of memory of each node, (nodes, 2).
+    processors and the bytes of memory of each node, (nodes, 2); the run `begun` at this time, ns since 1970.
     """
     train, evaluation = find_loops(workload)
     (files, samples, size), (eval_files, _, eval_size) = (_count_files(workload, one) for one in (train, evaluation))
@@ -195,7 +195,6 @@ def _summary_content(
     storage = run.modelled or ("null" if run.null else "files")
     settings = [f"{name}={value}" for name, value in run.overrides]
     about = {"version": dliosim.__version__, "formulas": version.name, "storage": storage, "settings": settings}
-    begun = round(datetime.fromisoformat(run.started).timestamp() * 1e9)
     return {
         "start": stamp(begun),
         "end": stamp(begun + round(run.seconds * 1e9)),
