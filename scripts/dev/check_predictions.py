@@ -30,8 +30,8 @@ _POINTS, _SHARE = 0.02, 0.05
 #: The share of cases that should agree.
 _ENOUGH = 0.95
 
-#: A storage on which a call takes 1 ms, whatever the others do.
-_FAST = 'dlio 1\nstorage drawn_storage "fast" {\n    servers 1000 of 100 GB/s\n    latency 1 ms\n}\n'
+#: A storage on which a call takes its latency, whatever the others do.
+_FAST = 'dlio 1\nstorage drawn_storage "fast" {{\n    servers 1000 of 100 GB/s\n    latency {} us\n}}\n'
 
 #: The command line of this checkout.
 CLI = (sys.executable, "-m", "dliosim.cli")
@@ -105,7 +105,8 @@ def predict_with_client(place: Path, ranks: int) -> dict[str, Any]:
     loop = execute(place, ranks, place / "null", [str(place / "pattern.dlio"), "--null"])
     ideal = predict(place, "storage.dlio", ranks)["ideal_step_seconds"] * 1e6
     whole = ideal * (1 / loop["utilization"] - 1) + known
-    (place / "fast.dlio").write_text(_FAST)
+    latency = re.search(r"latency (\d+) us", (place / "storage.dlio").read_text())
+    (place / "fast.dlio").write_text(_FAST.format(latency[1] if latency else 1000))
     busy = predict(place, "fast.dlio", ranks)["storage_utilization"]["mean"]
     fast = execute(place, ranks, place / "fast", _files(place, "fast.dlio"))
     late = max(ideal * (1 / fast["storage_utilization"] - 1 / busy), 0.0) + known
