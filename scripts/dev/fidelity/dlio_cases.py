@@ -105,3 +105,37 @@ CASES: Final = (
     ),
     Case("tfrecord, an odd file", {**_TENSORFLOW, "dataset.num_files_train": 5}),
 )
+
+_TIMED: Final = {"train.epochs": 3, "reader.batch_size": 8, "dataset.record_length": 65_536}
+
+#: What both cost is measured with these.
+COST_CASES: Final = (
+    Case(
+        "npz, 32 files of 4 MiB",
+        {**_TORCH, **_TIMED, "dataset.num_files_train": 32, "dataset.record_length": 4_194_304, "reader.batch_size": 4},
+    ),
+    Case(
+        "hdf5, 16 files of 64 x 64 KiB",
+        {
+            **_TORCH,
+            **_TIMED,
+            "dataset.format": "hdf5",
+            "dataset.num_files_train": 16,
+            "dataset.num_samples_per_file": 64,
+        },
+    ),
+    Case(
+        "tfrecord, 8 files of 128 x 64 KiB",
+        {**_TENSORFLOW, **_TIMED, "dataset.num_files_train": 8, "dataset.num_samples_per_file": 128},
+    ),
+    Case(
+        "npz, 128 files of 64 KiB, 50 ms of compute a step",
+        {
+            **_TORCH,
+            **_TIMED,
+            "dataset.num_files_train": 128,
+            "reader.batch_size": 4,
+            "train.computation_time": 0.05,
+        },
+    ),
+)
