@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -299,7 +300,7 @@ def test_a_small_run_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "train {\n read d\n epochs 2\n compute 1 ms\n}\n"
     )
     place, data = tmp_path / "results", tmp_path / "data"
-    line = ["python", "-m", "dliosim.cli", "run", str(path), "--dir", str(data), "--output", str(place)]
+    line = [sys.executable, "-m", "dliosim.cli", "run", str(path), "--dir", str(data), "--output", str(place)]
     subprocess.run(line, check=True, capture_output=True, timeout=60)
     assert main(["check", str(place), "--rules", "mlperf-v3"]) == 1
     found = re.findall(r"^(kept|broken|unknown) +([\d.]+) ", capsys.readouterr().out, re.M)
