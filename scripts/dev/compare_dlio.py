@@ -13,7 +13,7 @@ came out. It takes half an hour, and needs strace.
 
 `costs` has runs of DLIO and of dliosim with larger files take turns, on 2 ranks, where both have their data in memory:
 median, least and greatest of each figure and of the ratios of pairs. A run that is timed is only watched by inotify;
-memory is that of other runs, system calls and offsets (strace) of one more each. It takes a quarter of an hour.
+memory is that of other runs, system calls and offsets (strace) of one more each. It takes eight minutes.
 """
 
 from __future__ import annotations
