@@ -41,7 +41,7 @@ class Rule:
 
     name: str  #: its name: `cold-share`
     #: arguments of `check`: a `run`; a `comparison` or a `loop` with its answer; `machine`, a run or a comparison; a
-    #: `limit`, a loop with `null_share`; a `job`, all runs of it
+    #: `limit`, a loop with `null_share`; an `order`, a loop with `sequential_rate`; a `job`, all runs of it
     subject: str
     severity: str  #: OBJECTION or NOTE
     source: str  #: the document that asks for it
@@ -65,6 +65,8 @@ _DATA_TIMES, _CHECKPOINT_TIMES = 5, 3
 _FEWEST: Final = 3
 #: From this share of the rate without I/O on, the tool is what was measured; from this utilization on, it is compute.
 _CEILING: Final = 0.9
+#: Random reads may be faster than sequential ones by this, as runs differ.
+_FASTER: Final = 1.1
 
 
 def _reasons(answer: Answer | ComparisonAnswer) -> str:
@@ -234,6 +236,22 @@ def few_epochs(loop: LoopResult, answer: Answer) -> Iterator[str]:
         yield f"{len(answer.epochs)} of {count(len(loop.epochs), 'epoch')} counted"
 
 
+@rule("loop", NOTE, "metrics.md", "use fewer ranks a core, or quote storage-limited utilization alone")
+def oversleep(loop: LoopResult, answer: Answer) -> Iterator[str]:
+    """Find late compute."""
+    if doubt := validity.doubt_of_oversleep(loop.phases):
+        yield f"{sentence(doubt)}: rates include that"
+
+
+@rule("machine", NOTE, "Hoefler 9", "run it again on a quiet machine, with a core for each rank")
+def load_of_cores(result: RunSummary | ComparisonResult) -> Iterator[str]:
+    """Find more ranks than cores, or other work on them."""
+    node = result.environment
+    if node.is_oversubscribed or node.was_busy:
+        ranks, cores = count(node.ranks_per_node, "rank"), count(node.cores_per_node, "core")
+        yield f"{ranks} on {cores} of a node, load average {number(node.load_average, 3)} in the minute before"
+
+
 @rule("machine", NOTE, "MLPerf 3.4.2, 4.4.2", "add --output DIR, with a directory on another file system")
 def results_place(result: RunSummary | ComparisonResult) -> Iterator[str]:
     """Find results on the file system of the data."""
@@ -256,3 +274,11 @@ def no_null_run(loop: LoopResult, share: float | None) -> Iterator[str]:
     """Find loops without a run by --null."""
     if share is None:
         yield "no run without I/O that has these settings, ranks and nodes shows the limit of the tool"
+
+
+@rule("order", NOTE, "IO500 #88", "drop caches before both, or write `cache off`")
+def random_faster(loop: LoopResult, ordered: float | None) -> Iterator[str]:
+    """Find random reads faster than sequential."""
+    rate = aggregate.samples_per_second(loop.answer_epochs) or 0.0
+    if ordered and rate > _FASTER * ordered:
+        yield f"{number(rate / ordered, 3)} times as fast as the same job that reads in order"

@@ -17,6 +17,7 @@ from dliosim.measure.results.run_summary import RunSummary
 from dliosim.readable import count
 from dliosim.report.answer_sentences import sentence
 from dliosim.report.files.results import copy_members
+from dliosim.report.pattern_diff import line_rows, override_rows
 from dliosim.report.phase_titles import group_by
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun
 from dliosim.report.text_table import wrap_text
@@ -75,6 +76,7 @@ def _audit_run(saved: SavedRun, runs: Sequence[SavedRun]) -> Audit:
         "machine": [(run,)],
         "loop": [(one, one.answer) for one in loops],
         "limit": [] if run.modelled else [(one, null_share(one, nulls)) for one in loops],
+        "order": [(one, sequential_rate(one, runs)) for one in loops],
         "job": [] if run.null or run.partial is not None else [([one.run for one in repetitions],)],
     }
     return Audit(saved, _apply_rules(subjects, command_line(run, without=_NOT_AGAIN)))
@@ -129,12 +131,36 @@ def null_share(loop: LoopResult, nulls: Sequence[SavedRun]) -> float | None:
     return rate / fmean(rates) if any(rates) else None
 
 
+def sequential_rate(loop: LoopResult, runs: Sequence[SavedRun]) -> float | None:
+    """Return samples/s of the same loop in runs that differ in reading in order alone; None for no shuffled loop."""
+    if not _is_shuffled(loop.run):
+        return None
+    others = [other for one in runs if _reads_in_order(loop.run, one.run) for other in one.loops]
+    rates = [aggregate.samples_per_second(one.answer_epochs) or 0.0 for one in others if one.title == loop.title]
+    return fmean(rates) if rates else None
+
+
+def _is_shuffled(run: RunSummary) -> bool:
+    """Return whether a -D of `shuffle`, else a line of the pattern, asks for an order that is not `off`."""
+    given = [value for name, value in run.overrides if name.rpartition(".")[2] == "shuffle"]
+    lines = [line.partition("#")[0].split() for line in run.pattern.splitlines()]
+    return any(value != "off" for value in given or [" ".join(line[1:]) for line in lines if line[:1] == ["shuffle"]])
+
+
+def _reads_in_order(run: RunSummary, other: RunSummary) -> bool:
+    """Return whether another run differs from a shuffled one in reading in order, and in nothing else."""
+    names = [row[0].rpartition(".")[2] for row in override_rows([run, other])]
+    names += [row[0].partition(" ")[0] for row in line_rows([run, other])]
+    is_same_job = (run.name, run.ranks, run.nodes, run.null) == (other.name, other.ranks, other.nodes, other.null)
+    return is_same_job and set(names) == {"shuffle"} and not _is_shuffled(other)
+
+
 def _apply_rules(subjects: Mapping[str, Sequence[tuple[Any, ...]]], command: str = "") -> tuple[Finding, ...]:
     """Return the faults that the rules find in subjects, by the names of `Rule.subject`; `command` is that of a run."""
     found = []
     for rule in RULES:
         for subject in subjects.get(rule.subject, ()):
-            title = f"{subject[0].title}: " if rule.subject in ("loop", "limit") else ""
+            title = f"{subject[0].title}: " if rule.subject in ("loop", "limit", "order") else ""
             answer = getattr(subject[0], "answer", None)
             advice = [f"{sentence(one)}: {one.command}".removesuffix(": ") for one in (answer.advice if answer else ())]
             other = (

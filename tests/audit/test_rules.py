@@ -67,6 +67,13 @@ def without_null(runs: list[Content]) -> None:
         epochs(run, null_seconds=None)
 
 
+def order(runs: list[Content]) -> None:
+    """Let the last run read in order, and half as fast."""
+    runs[-1]["overrides"] = [["train.shuffle", "off"]]
+    runs[-1]["digest"] = "0" * 16
+    slower(runs[-1], 2.0)
+
+
 def rule_of(name: str) -> str:
     [severity] = (one.severity for one in RULES if one.name == name)
     return severity
@@ -93,12 +100,15 @@ FAULTS: dict[str, Plant] = {
     "hints-refused": lambda runs: phase(runs[0], "train").update(hints_asked={"striping_factor": "8"}),
     "server-cache": lambda runs: answer(runs[0], reasons=reason("server")),
     "few-epochs": lambda runs: answer(runs[0], epochs=[1]),
+    "oversleep": lambda runs: epochs(runs[0], oversleep_share=0.04),
+    "load-of-cores": lambda runs: runs[0]["environment"].update(ranks_per_node=4),
     "results-place": lambda runs: runs[0]["environment"]["details"].pop("results on"),
     "scale": lambda runs: runs[0].update(overrides=[["scale", "4"]]),
     "few-runs": lambda runs: runs.__delitem__(slice(2, None)),
     "wide-spread": lambda runs: runs[1]["answer"][0]["storage_utilization"].update(mean=0.9, low=0.9),
     "tool-ceiling": lambda runs: epochs(runs[0], utilization=0.5),
     "no-null-run": without_null,
+    "random-faster": order,
 }
 
 
