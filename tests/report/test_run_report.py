@@ -153,6 +153,13 @@ def test_waiting_for_cores_is_said_where_it_is_so_and_not_where_there_are_more_r
     assert "(other work had the cores: repeat this when the machine is quiet)" in quiet
 
 
+def test_waiting_for_cores_is_said_where_the_answer_gives_another_reason():
+    half_cached = {"storage_amplification": 0.5, "storage_utilization": 0.95}
+    text = " ".join(report_of(*waiting(0.123, **half_cached)).split())
+    assert "ANSWER not a storage result" in text
+    assert "warning: train: ranks waited 12 % of the loop for a core" in text
+
+
 def test_readers_that_wait_for_cores_are_distinguished():
     epochs = waiting(0.01, reader_core_wait_seconds=spread(0.3))
     phase = LoopPhase("train", "train", 1.0, epochs=tuple(epochs), readers=4)

@@ -128,7 +128,7 @@ def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase], answer: 
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     if not epochs:
         return
-    if answer is None or answer.source in ("memory", "null"):  # else the answer has judged waits for cores
+    if answer is None or not any(reason.kind.startswith("core_wait") for reason in answer.reasons):
         yield from _core_wait_warnings(environment, runs, answer)
     slept = doubt_of_oversleep(runs)
     if slept:
