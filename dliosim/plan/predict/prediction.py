@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from dliosim.errors import HELP, UsageError
+from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
@@ -122,7 +123,7 @@ def predict_loop(
             demand.calls / (loop.access.readers if loop.access.by == "sample" else 1),
             mean_latency(used) + used.call_time + call_seconds(demand, used),
             not loop.access.readers,
-            wait_of_call(loop, demand, job, used, node_ranks, others=1).nonnegative_mean(),
+            wait_of_call(loop, dataset, demand, job, used, node_ranks, others=1).nonnegative_mean(),
         )
         return used, list_flushes(workload, loop, planned, whole, node_ranks, batch)
 
@@ -146,7 +147,7 @@ def predict_loop(
     reached = [min(without / time, 1.0) for without, time in zip(least, taken, strict=True)]
     outer = [min(least[0] / time, 1.0) for time in at_ends]
     step, ideal_step = (statistics.fmean(each) / max(steps - 1, 1) for each in (taken, least))
-    alone = _seconds_alone(loop, demand, storage, job, node_ranks, ideal_step)
+    alone = _seconds_alone(loop, dataset, demand, storage, job, node_ranks, ideal_step)
     alone["saves"] = sum(_flush_seconds(each, loop, demand.call, step, storage) for each in flushes)
     mean = statistics.fmean(reached)
     return Prediction(
@@ -177,11 +178,11 @@ def _find_limit(busy: float, lost: float, alone: dict[Limit, float]) -> Limit:
 
 
 def _seconds_alone(
-    loop: Loop, demand: StepDemand, storage: StorageModel, job: Job, node_ranks: int, compute: float
+    loop: Loop, dataset: Dataset, demand: StepDemand, storage: StorageModel, job: Job, node_ranks: int, compute: float
 ) -> dict[Limit, float]:
     """Return the seconds of a step that compute, each part of a storage, and a rank's chain of requests take."""
     chain = demand.requests * (mean_latency(storage) + storage.call_time)
-    wait = wait_of_call(loop, demand, job, storage, node_ranks).nonnegative_mean()
+    wait = wait_of_call(loop, dataset, demand, job, storage, node_ranks).nonnegative_mean()
     chain += demand.calls * (call_seconds(demand, storage) + wait)
     return {
         "compute": compute,

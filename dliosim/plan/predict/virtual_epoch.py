@@ -20,6 +20,7 @@ from dliosim.plan.predict.flushes import Flush, FlushQueue, share_behind
 from dliosim.plan.predict.queues import (
     Floats,
     Ints,
+    Rhythm,
     StorageQueues,
     draw_step_times,
     mean_latency,
@@ -32,6 +33,9 @@ _SHUFFLED = ("globally", "within shard")
 
 #: Draws in a step up to which each is made; the mean of more hardly varies.
 _MOST_DRAWS = 64
+
+#: Readers up to which their calls are simulated, and the calls of all.
+_FEW, _CALLS = 32, 3200
 
 #: Servers of the files of all ranks from which on all servers are used equally: queues of their own would take memory.
 _MOST_QUEUED = 1 << 22
@@ -128,8 +132,8 @@ def _make_reads(
     uses_all_servers = width >= storage.servers.number or job.ranks * width > _MOST_QUEUED
     opens, calls = demand.opens / together, demand.calls / together  # of a reader
     alone = call_seconds(demand, storage) * calls / max(demand.size, 1.0)  # seconds for each byte
-    waits = _wait_of_requests(wait_of_call(loop, demand, job, storage, node_ranks), calls)
-    opening = _wait_of_requests(_wait_of_open(loop, demand, job, storage, node_ranks), opens)
+    waits = _wait_of_requests(wait_of_call(loop, dataset, demand, job, storage, node_ranks), calls)
+    opening = _wait_of_requests(_wait_of_open(loop, dataset, demand, job, storage, node_ranks), opens)
     served_opens = opens / storage.metadata if storage.metadata is not None else 0.0
     sizes, latencies, waited, behind, opened = (
         key(seed, purpose) for purpose in ("size", "latency", "wait", "save", "open")
@@ -192,8 +196,18 @@ def _wait_of_requests(wait: Distribution, number: float) -> Distribution:
     return Distribution("gamma", (mean * waiting, stdev * math.sqrt(waiting)))
 
 
+def _find_rhythm(loop: Loop, dataset: Dataset, demand: StepDemand, storage: StorageModel, customers: int) -> Rhythm:
+    """Return the calls of some readers, one after the other in each batch."""
+    draws = uniforms(key(0, "rhythm"), np.arange(_CALLS // customers * customers)).reshape(customers, -1)
+    latency = sum_latencies(storage, 1, draws) + storage.call_time
+    hops = loop.shuffle.samples in _SHUFFLED
+    part = demand.size / demand.samples if hops else mean_file_size(dataset)
+    stripe = storage.stripe.size if storage.stripe is not None else part
+    return Rhythm(latency, max(round(demand.calls), 1), max(round(min(part, stripe) / max(demand.call, 1.0)), 1), hops)
+
+
 def wait_of_call(
-    loop: Loop, demand: StepDemand, job: Job, storage: StorageModel, node_ranks: int, others: int = 0
+    loop: Loop, dataset: Dataset, demand: StepDemand, job: Job, storage: StorageModel, node_ranks: int, others: int = 0
 ) -> Distribution:
     """Return for how long a call waits for calls of readers, s; `others` call as readers do.
 
@@ -212,18 +226,24 @@ def wait_of_call(
         (storage.server_seconds(demand.call), job.ranks * each + others, servers),
         (demand.call / (storage.client or math.inf), min(node_ranks, job.ranks) * each + others, 1.0),
     ):
-        wait = wait_of_calls(service, think, customers, number)
+        few = not together and 2 <= customers <= _FEW
+        rhythm = _find_rhythm(loop, dataset, demand, storage, round(customers)) if few else None
+        wait = wait_of_calls(service, think, customers, number, rhythm)
         mean, stdev, *_ = (*wait.parameters, 0.0)
         waits.append((max(mean + service - alone, 0.0), stdev))
     mean, stdev = max(waits)
     return Distribution("gamma", (mean, stdev)) if mean > 0 else constant(0.0)
 
 
-def _wait_of_open(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel, node_ranks: int) -> Distribution:
+def _wait_of_open(
+    loop: Loop, dataset: Dataset, demand: StepDemand, job: Job, storage: StorageModel, node_ranks: int
+) -> Distribution:
     """Return for how long an open waits for those of other readers; in s."""
     if storage.metadata is None or not demand.opens:
         return constant(0.0)
-    call = call_seconds(demand, storage) + wait_of_call(loop, demand, job, storage, node_ranks).nonnegative_mean()
+    call = (
+        call_seconds(demand, storage) + wait_of_call(loop, dataset, demand, job, storage, node_ranks).nonnegative_mean()
+    )
     reading = demand.calls * (call + request_latency(storage))
 
     def think(whole: float) -> float:

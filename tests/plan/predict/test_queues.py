@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from dliosim.model import Servers, StorageModel, Stripe
 from dliosim.plan.predict.queues import (
+    Rhythm,
     StorageQueues,
     find_backlog,
     mean_latency,
     serve_queues,
+    simulate_waits,
     sum_latencies,
     wait_of_calls,
 )
@@ -137,3 +139,24 @@ def test_a_read_that_comes_before_the_next_call_of_a_writer_waits_no_more_than_a
 def test_nothing_waits_behind_writers_that_are_rare_or_write_nothing() -> None:
     assert find_backlog(0.0, 1.0, 4).wait_of_batch(5, 0.1, has_pause=True).nonnegative_mean() == 0.0
     assert find_backlog(1.0, 1e6, 1).mean == pytest.approx(0.0, abs=1e-3)
+
+
+def test_two_customers_fall_into_step_if_latencies_are_longer_than_service() -> None:
+    rhythm = Rhythm(np.full((2, 400), 1.1), calls=400, stay=400, hops=False)
+    mean, _ = simulate_waits(1.0, rhythm, 1.1, 1)
+    assert mean < 0.01
+    assert wait_of_calls(1.0, lambda taken: 1.1, 2, 1, rhythm).nonnegative_mean() < 0.01
+    assert wait_of_calls(1.0, lambda taken: 1.1, 2, 1).nonnegative_mean() > 0.15
+
+
+def test_customers_of_a_full_server_wait_for_all_others() -> None:
+    rhythm = Rhythm(np.full((5, 400), 0.5), calls=10, stay=1, hops=True)
+    mean, _ = simulate_waits(1.0, rhythm, 0.5, 1)
+    assert mean == pytest.approx(3.5, rel=0.02)
+
+
+def test_customers_that_go_from_server_to_server_follow_each_other() -> None:
+    latency = np.full((4, 400), 1.05)
+    follow, _ = simulate_waits(1.0, Rhythm(latency, calls=400, stay=1, hops=False), 1.05, 4)
+    meet, _ = simulate_waits(1.0, Rhythm(latency, calls=400, stay=1, hops=True), 1.05, 4)
+    assert follow < 0.02 < meet
