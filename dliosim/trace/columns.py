@@ -15,31 +15,19 @@ from typing import BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.trace.events import COLUMNS
+
 #: Rows of a chunk, but for traces with few rows on every rank.
 CHUNK_ROWS: Final = 1 << 16
 
-#: Columns of calls, and of spans, with their types. `call` is a number of `calls.Call`; times are ns.
-CALL_COLUMNS: Final[dict[str, np.dtype[np.signedinteger]]] = {
-    "call": np.dtype(np.int8),
-    "thread": np.dtype(np.int16),
-    "begin": np.dtype(np.int64),
-    "duration": np.dtype(np.int64),
-    "file": np.dtype(np.int32),
-    "offset": np.dtype(np.int64),
-    "asked": np.dtype(np.int64),
-    "moved": np.dtype(np.int64),
-    "epoch": np.dtype(np.int32),
-    "step": np.dtype(np.int32),
-}
-SPAN_COLUMNS: Final[dict[str, np.dtype[np.signedinteger]]] = {
-    "kind": np.dtype(np.int8),
-    "name": np.dtype(np.int16),
-    "thread": np.dtype(np.int16),
-    "begin": np.dtype(np.int64),
-    "duration": np.dtype(np.int64),
-    "epoch": np.dtype(np.int32),
-    "step": np.dtype(np.int32),
-}
+#: Types of columns: those of `Events`, but for a call, a number of `calls.Call`, and for threads of a rank.
+_TYPES: Final = {**COLUMNS, "call": np.dtype(np.int8), "thread": np.dtype(np.int16)}
+
+#: Columns of calls, and of spans, with their types; times are ns.
+_CALL: Final = ("call", "thread", "begin", "duration", "file", "offset", "asked", "moved", "epoch", "step")
+_SPAN: Final = ("kind", "name", "thread", "begin", "duration", "epoch", "step")
+CALL_COLUMNS: Final = {name: _TYPES[name] for name in _CALL}
+SPAN_COLUMNS: Final = {name: _TYPES[name] for name in _SPAN}
 
 #: Speed of zlib counts more than a tenth of the bytes.
 _LEVEL = 1

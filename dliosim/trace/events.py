@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,23 +22,6 @@ KINDS: Final = (
 LAYERS: Final = (
     "application", "loader", "reader", "checkpoint", "library", "mpi-io collective", "mpi-io", "stdio", "posix",
 )  # fmt: skip
-
-#: The columns, and their types. Times are ns: `begin` since the job's start.
-COLUMNS: Final[dict[str, np.dtype[Any]]] = {
-    "kind": np.dtype(np.int8),
-    "layer": np.dtype(np.int8),
-    "name": np.dtype(np.int16),
-    "process": np.dtype(np.int32),
-    "thread": np.dtype(np.int32),
-    "begin": np.dtype(np.int64),
-    "duration": np.dtype(np.int64),
-    "file": np.dtype(np.int32),
-    "offset": np.dtype(np.int64),
-    "asked": np.dtype(np.int64),
-    "moved": np.dtype(np.int64),
-    "epoch": np.dtype(np.int32),
-    "step": np.dtype(np.int32),
-}
 
 #: The value of `file`, `offset`, `asked`, `moved`, `epoch` and `step` that is not known, or does not apply.
 UNKNOWN: Final = -1
@@ -68,7 +51,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events, one row each, in order of process and, in each process, of `begin`. Columns as in `COLUMNS`, (n,)."""
+    """Events, one row each, in order of process and, in each process, of `begin`. `COLUMNS` are (n,)."""
 
     #: index into `KINDS`
     kind: NDArray[np.int8]
@@ -118,6 +101,18 @@ class Events:
     def is_kind(self, *kinds: str) -> NDArray[np.bool_]:
         """Return which rows are of one of the kinds; (n,)."""
         return np.isin(self.kind, [kind_number(kind) for kind in kinds])
+
+    def is_layer(self, *layers: str) -> NDArray[np.bool_]:
+        """Return which rows are of one of the layers; (n,)."""
+        return np.isin(self.layer, [layer_number(layer) for layer in layers])
+
+
+#: The columns of `Events`, and the types of their numbers.
+COLUMNS: Final[dict[str, np.dtype[Any]]] = {
+    name: np.dtype(get_args(get_args(hint)[1])[0])
+    for name, hint in get_type_hints(Events).items()
+    if get_origin(hint) is np.ndarray
+}
 
 
 @dataclass(frozen=True, slots=True)
