@@ -59,9 +59,8 @@ def write_framed(form: protocols.Framed, path: Path, sizes: protocols.Ints, firs
 def write_resolved(form: protocols.Resolved, path: Path, count: int, first: int = 0) -> None:
     """Write a file of a resolved format, in place or built, as a run does."""
     size = form.size
-    samples = np.zeros((count, size), np.uint8)
-    for row in range(count):
-        samples[row] = random_contents(form.dataset, first + row, size)
+    rows = [random_contents(form.dataset, first + row, size) for row in range(count)]
+    samples = np.array(rows, np.uint8).reshape(count, size)
     if isinstance(form, protocols.Built):
         most = max(1, form.batch)
         form.build(path, count, (samples[at : at + most] for at in range(0, count, most)), protocols.EncodeTime())

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dliosim.formats.header_scanner import data_error, file_to_read
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, Dressed, FileIndex, Ints, index_ranges
 from dliosim.formats.unsupported import smallest_size
 from dliosim.lazy_numpy import np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: The longest line, bytes; longer ones are refused
 LONGEST_LINE: Final = 1 << 30
@@ -32,16 +29,10 @@ _PERIOD: Final = 9
 _FIXED: Final = ((0, _ZERO), (1, ord(".")), (_PERIOD - 1, ord(",")))
 
 
-def _letter_table() -> NDArray[np.uint8]:
-    """Return (places of a number, bytes): the letter that stands for a byte at a place."""
-    digits = _ZERO + np.arange(256, dtype=np.uint16) * 10 // 256
-    table = np.tile(digits.astype(np.uint8), (_PERIOD, 1))
-    for place, letter in _FIXED:
-        table[place] = letter
-    return table
-
-
-_LETTERS: Final = _letter_table()
+#: Letters that stand for a byte at a place; (places of a number, bytes).
+_LETTERS: Final = np.tile((_ZERO + np.arange(256, dtype=np.uint16) * 10 // 256).astype(np.uint8), (_PERIOD, 1))
+for _place, _letter in _FIXED:
+    _LETTERS[_place] = _letter
 
 
 class Csv(Dressed):

@@ -26,10 +26,6 @@ LARGEST_HEADER: Final = 1 << 16
 #: The first bytes of an array, which say how long its header is
 BEGINNING: Final = 12
 
-#: numpy leaves room for this many digits of the first extent, so that arrays may grow without a new header.
-_GROWTH_DIGITS: Final = 21
-#: Headers are a multiple of this, so that mapped arrays are aligned for every type; bytes.
-_ALIGNED: Final = 64
 _MOST_BYTES: Final = 1 << 63
 #: The most dimensions of an array of numpy before 2.0.
 _MOST_DIMENSIONS: Final = 32
@@ -90,7 +86,7 @@ def refuse_arrays(dataset: Dataset, form: str, taken: tuple[str, ...]) -> tuple[
 def array_header(dataset: Dataset, count: int, size: int) -> bytes:
     """Return the header, version 1.0, of the array in a file of `count` samples, `size` bytes in all.
 
-    It has the same length in all files of the data set.
+    It has the same length in all files of the data set: numpy leaves room for all digits of the first extent.
     """
     shape = shape_of_samples(dataset)
     if shape is None:
@@ -98,12 +94,10 @@ def array_header(dataset: Dataset, count: int, size: int) -> bytes:
     else:
         extents = shape.extents if dataset.layout.kind == "file per sample" else (count, *shape.extents)
     dtype = np.dtype(dataset.element).newbyteorder("<")
-    text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {extents!r}, }}"
-    if extents:
-        text += " " * (_GROWTH_DIGITS - len(str(extents[0])))
-    before = len(np.lib.format.MAGIC_PREFIX) + 4
-    text += " " * (_ALIGNED - (before + len(text) + 1) % _ALIGNED) + "\n"
-    return np.lib.format.magic(1, 0) + struct.pack("<H", len(text)) + text.encode("ascii")
+    stream = BytesIO()
+    fields = {"descr": dtype.str, "fortran_order": False, "shape": extents}
+    np.lib.format.write_array_header_1_0(stream, fields)
+    return stream.getvalue()
 
 
 def header_length(beginning: bytes | memoryview, where: str) -> int:

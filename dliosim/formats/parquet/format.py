@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from io import BufferedWriter, FileIO
 from itertools import accumulate
 from math import prod
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dliosim.errors import ExecutionError
 from dliosim.formats import protocols
@@ -114,8 +115,8 @@ class Parquet(protocols.Built, protocols.LibraryReadable):
 
         schema, compress = table_schema(self.dataset), self.dataset.compress
         widest = max(_split_list(kind)[0].bit_width // 8 for kind in schema.types)
-        with path.open("wb") as file:
-            sink, begin = _Sink(file), perf_counter_ns()
+        with _Sink(FileIO(path, "w")) as sink:
+            begin = perf_counter_ns()
             with parquet.ParquetWriter(
                 sink,
                 schema,
@@ -185,29 +186,16 @@ def table_schema(dataset: Dataset) -> pa.Schema:
     return pa.schema([pa.field(name, find_type(*kind, width), nullable=False) for name, kind, width in types])
 
 
-class _Sink:
+class _Sink(BufferedWriter):
     """A file for pyarrow that measures the time of its writes, ns."""
 
-    closed = False
+    write_ns = 0
 
-    def __init__(self, file: BinaryIO) -> None:
-        self.write_ns = 0
-        self._file = file
-
-    def write(self, data: memoryview) -> int:
+    def write(self, data: Any) -> int:
         begin = perf_counter_ns()
-        written = self._file.write(data)
+        written = super().write(data)
         self.write_ns += perf_counter_ns() - begin
         return written
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        """Do nothing: the caller that opened the file closes it."""
 
 
 def _column_names(dataset: Dataset) -> tuple[str, ...]:
