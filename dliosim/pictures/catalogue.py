@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
@@ -209,12 +210,11 @@ def _timeline_pictures(
         rates = {epoch.epoch: _rate_of_asked_bytes(epoch) for epoch in loop.epochs}
         counted = [epoch.epoch for epoch in loop.answer_epochs]
         over_time = partial(reads.bandwidth_over_time, recorded, ranks, rates, rate, scales.epochs, counted)
-        sum_caption = f"{shown} {reads.SUM_CAPTION}"
-        yield Picture("bandwidth-over-time", "Bandwidth over time", sum_caption, over_time)
+        yield Picture("bandwidth-over-time", "Bandwidth over time", f"{shown} {reads.SUM_CAPTION}", over_time)
         if ranks > 1:
             by_rank = partial(reads.bandwidth_map, recorded, rate and rate / ranks, scales.epochs, counted)
-            map_caption = f"{shown} {reads.MAP_CAPTION}"
-            yield Picture("bandwidth-by-rank", "Bandwidth by rank and time", map_caption, by_rank)
+            title, caption = "Bandwidth by rank and time", f"{shown} {reads.MAP_CAPTION}"
+            yield Picture("bandwidth-by-rank", title, caption, by_rank)
     with_latencies = [one for one in recorded if one.batch_latency[:, 1].any() or one.call_latency[:, 1].any()]
     if with_latencies:
         draw = partial(reads.latency_distribution, with_latencies)
@@ -308,8 +308,5 @@ def _file_part(text: str) -> str:
 
 
 def _free_name(name: str, names: Sequence[str]) -> str:
-    number, unused = 1, name
-    while unused in names:
-        number += 1
-        unused = f"{name}-{number}"
-    return unused
+    later = (f"{name}-{number}" for number in count(2))
+    return next(one for one in chain([name], later) if one not in names)

@@ -9,10 +9,9 @@ from matplotlib.axis import Axis
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from dliosim.compare.statistics import EQUAL, FASTER, SLOWER, UNJUDGED
-from dliosim.pictures.style import FAINT, INK, single_axes, trim_zeros, wrap_text
+from dliosim.pictures.style import FAINT, INK, log_axis, single_axes, trim_zeros, wrap_text
 from dliosim.readable import number, seconds, size
 from dliosim.report.reader.results import REFERENCE, ComparisonResult, SavedVariant
 
@@ -82,14 +81,12 @@ def forest_plot(found: ComparisonResult) -> Figure:
         axes.text(1.01, row, caption, transform=axes.get_yaxis_transform(), va="center", color=colour, fontsize=8.5)
     edges = [edge for one in shown for edge in (one.ratio, one.ratio_low, one.ratio_high) if edge]
     reach = max(1.25, *edges, *(1 / edge for edge in edges))
-    axes.set_xscale("log")
-    axes.set_xlim(1 / (reach * 1.08), reach * 1.08)
-    _ratio_axis(axes.xaxis, reach * 1.08)
     ratio_text = "stall of {} / stall" if found.is_stall_comparison else "rate / rate of {}"
-    axes.set_xlabel(wrap_text(ratio_text.format(found.reference), 100))
+    label, limits = wrap_text(ratio_text.format(found.reference), 100), (1 / (reach * 1.08), reach * 1.08)
+    axes.set(xscale="log", xlim=limits, xlabel=label, ylim=(len(shown) - 0.4, -0.6))
+    _ratio_axis(axes.xaxis, reach * 1.08)
     axes.set_yticks(range(len(shown)), [named[one.label] for one in shown])
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.grid(True, axis="x")
     return drawn
 
@@ -117,10 +114,7 @@ def _ratio_axis(axis: Axis, reach: float) -> None:
         if tick <= reach and tick >= (above[-1] if above else 1.0) * reach**0.2:
             above.append(tick)
     ticks = [*(1 / tick for tick in reversed(above)), 1.0, *above]
-    axis.set_major_locator(FixedLocator(ticks))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: trim_zeros(number(value, 2 if value < 1 else 3))))
-    axis.set_minor_formatter(NullFormatter())
+    log_axis(axis, lambda value: trim_zeros(number(value, 2 if value < 1 else 3)), ticks)
 
 
 def ratio_matrix(found: ComparisonResult) -> Figure:
@@ -143,10 +137,8 @@ def ratio_matrix(found: ComparisonResult) -> Figure:
     axes.set_xticks(range(len(columns)), [wrap_text(name, 24) for name in columns])
     axes.set_yticks(range(len(rows)), [wrap_text(name, 30) for name in rows])
     axes.tick_params(length=0)
-    axes.set_xlabel(second)
-    axes.set_ylabel(wrap_text(first, 40))
-    for side in axes.spines.values():
-        side.set_visible(False)
+    axes.set(xlabel=second, ylabel=wrap_text(first, 40))
+    axes.spines[:].set_visible(False)
     label = "reference's stall / stall" if found.is_stall_comparison else "rate / reference's"
     bar = drawn.colorbar(image, ax=axes, pad=0.02, aspect=18, label=label)
     bar.outline.set_visible(False)

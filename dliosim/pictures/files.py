@@ -53,14 +53,14 @@ def times_and_rates(groups: Sequence[Sequence[FilePhase]]) -> Figure:
         _draw_times(above, of_group, colours, unit)
         _draw_rates(below, group)
         above.set_title(wrap_text(title_of(group[0]), _LINE * width // sum(widths)))
-        below.set_xlim(0.5 - (width - len(group)) / 2, len(group) + 0.5 + (width - len(group)) / 2)
+        margin = (width - len(group)) / 2
+        below.set(xlim=(0.5 - margin, len(group) + 0.5 + margin), xlabel=f"number of the {group[0].kind}")
         whole_axis(below.xaxis)
         rate_axis(below.yaxis)
         below.set_ylim(bottom=0)
         if above is not panels[0][0]:
             above.sharey(panels[0][0])
             above.tick_params(labelleft=False)
-        below.set_xlabel(f"number of the {group[0].kind}")
     panels[0][0].set_ylim(bottom=0)
     panels[1][0].set_ylabel("rate")
     handles = [Patch(color=colour, label=name) for name, colour in colours.items()]

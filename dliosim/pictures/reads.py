@@ -65,10 +65,9 @@ def bandwidth_map(
         some = np.ma.masked_equal(rate, 0.0)
         colours = colormaps[style.LIGHT_HEAT]
         mesh = axes.pcolormesh(place.edges * unit, across, some, vmin=0, vmax=greatest, cmap=colours, rasterized=True)
-    axes.set_ylim(rows - 0.5, -0.5)
+    axes.set(ylim=(rows - 0.5, -0.5), ylabel="rank")
     style.whole_axis(axes.yaxis)
     name_rows(axes.yaxis, places[0].epoch)
-    axes.set_ylabel("rank")
     bar = drawn.colorbar(mesh, ax=axes, pad=0.01, aspect=25, extend="max" if is_above else "neither")
     style.rate_axis(bar.ax.yaxis)
     bar.set_label("what a rank gets")
@@ -193,9 +192,7 @@ def latency_distribution(epochs: Sequence[RecordedEpoch]) -> Figure:
         axes = drawn.add_subplot(1, len(kinds), i + 1)
         found = {j: one for j, epoch in enumerate(epochs) if (one := getattr(epoch, key))[:, 1].any()}
         for j, one in found.items():
-            _draw_curve(
-                axes, one, f"epoch {epochs[j].epoch}", style.SERIES[j % len(style.SERIES)], _STYLES[j % len(_STYLES)]
-            )
+            _draw_curve(axes, one, f"epoch {epochs[j].epoch}", j)
         _finish_axes(axes, name, list(found.values()))
         if i == 0:
             axes.set_ylabel("share that took longer")
@@ -213,7 +210,8 @@ def tail_shares(latencies: Ints) -> tuple[Floats, Floats]:
     return edges, 1.0 - np.cumsum(counts) / counts.sum()
 
 
-def _draw_curve(axes: Axes, latencies: Ints, name: str, colour: str, dashes: object) -> None:
+def _draw_curve(axes: Axes, latencies: Ints, name: str, number: int) -> None:
+    colour, dashes = style.SERIES[number % len(style.SERIES)], _STYLES[number % len(_STYLES)]
     edges, above = tail_shares(latencies)
     # A logarithmic axis has no 0: the last step of the curve goes down beyond the lower end of the axis.
     x, y = np.maximum(edges, 1e-9), np.maximum(above, _NOTHING)
@@ -227,12 +225,9 @@ def _draw_curve(axes: Axes, latencies: Ints, name: str, colour: str, dashes: obj
 
 def _finish_axes(axes: Axes, name: str, found: Sequence[Ints]) -> None:
     most = max(int(one[:, 1].sum()) for one in found)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_ylim(max(min(0.5 / most, _LOWEST), 1e-9), 1.3)
+    axes.set(xscale="log", yscale="log", ylim=(max(min(0.5 / most, _LOWEST), 1e-9), 1.3), xlabel=name)
     style.log_time_axis(axes.xaxis)
     style.log_axis(axes.yaxis, lambda value: style.trim_zeros(f"{100 * value:.10f} %"))
-    axes.set_xlabel(name)
     axes.grid(True, axis="both")
     for share, quantile in _QUANTILES.items():
         axes.axhline(share, color=style.FAINT, linewidth=0.8)
@@ -260,9 +255,8 @@ def latency_over_time(epochs: Sequence[RecordedEpoch], longest: float = 0.0) -> 
             axes.plot(middles, high, color=style.SERIES[0], alpha=0.5, linewidth=0.7)
         dots, median = "." if len(middles) < _FEW_COLUMNS else "", np.nanmedian(some, axis=0)
         axes.plot(middles, median, color=style.SERIES[1], linewidth=1.0, marker=dots, label=line)
-    axes.set_yscale("log")
+    axes.set(yscale="log", ylabel="longest data wait of a step")
     style.log_time_axis(axes.yaxis)
-    axes.set_ylabel("longest data wait of a step")
     axes.grid(True, axis="y")
     handles = [*(axes.get_legend_handles_labels()[0] if several else ()), *save_handles(places)]
     if handles:
@@ -333,10 +327,8 @@ def offsets_over_steps(epochs: Sequence[RecordedEpoch]) -> Figure:
                 _draw_dots(axes, across[of_rank], place[of_rank], size, style.SERIES[i], str(rank))
         else:
             axes.scatter(across, place, size**2, dots[:, 0], cmap=style.HEAT, norm=scale, linewidths=0, rasterized=True)
-        axes.set_title(f"epoch {epoch.epoch}")
-        axes.set_xlabel("step")
+        axes.set(title=f"epoch {epoch.epoch}", xlabel="step")
         style.whole_axis(axes.xaxis)
-    for axes in panels:
         axes.autoscale_view()
     panels[0].set_ylim(bottom=0)
     if files > 1:

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from dliosim.measure.results.run_summary import RunSummary, Spread
 from dliosim.pictures import style
@@ -108,15 +108,13 @@ def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
     left.xaxis.set_major_locator(MaxNLocator(5))
     if in_bytes:
         style.rate_axis(left.xaxis)
-    left.set_xlabel("bytes per second" if in_bytes else "samples per second")
+    left.set(xlabel="bytes per second" if in_bytes else "samples per second", ylim=(len(rated) - 0.5, -0.5))
     left.set_yticks(rows, [style.wrap_text(one.label, 34) for one in rated])
-    left.set_ylim(len(rated) - 0.5, -0.5)
     for axes in (left, right):
         axes.tick_params(axis="y", length=0)
         axes.grid(True, axis="x")
-    right.set_xlim(0, 1)
+    right.set(xlim=(0, 1), xlabel="share of the time of all ranks")
     style.percent_axis(right.xaxis)
-    right.set_xlabel("share of the time of all ranks")
     handles: list[Artist] = []
     if needs.any():
         how: Any = {"linestyle": "", "marker": "|", "markersize": 10, "markeredgewidth": 2.2}
@@ -157,16 +155,14 @@ def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
                 below = (7, -9 - 11 * (i % 4))
                 axes.annotate(note, (count, rate), xytext=below, textcoords="offset points", color=colour, fontsize=8.5)
     _rank_axis(axes, counts)
-    axes.set_yscale("log")
-    axes.set_xlim(counts[0] / 1.2, counts[-1] * 1.35)
+    axes.set(yscale="log", xlim=(counts[0] / 1.2, counts[-1] * 1.35))
     low, high = axes.get_ylim()
     if high < 20 * low:
         axes.set_ylim(low / 2.5, high * 2.5)
     style.log_axis(axes.yaxis, lambda value: f"{size(value, 1)}/s" if in_bytes else number(value, 1))
     if high < 100 * low:
         axes.yaxis.set_major_locator(LogLocator(10.0, subs=(1.0, 2.0, 5.0)))
-    axes.set_xlabel("ranks")
-    axes.set_ylabel("bytes per second" if in_bytes else "samples per second")
+    axes.set(xlabel="ranks", ylabel="bytes per second" if in_bytes else "samples per second")
     axes.grid(True, axis="both")
     axes.plot([], [], color=FAINT, linewidth=1.0, linestyle=(0, (5, 3)), label="ideal")
     if any(one.needs for one in rated):
@@ -192,10 +188,8 @@ def utilization_curve(points: Sequence[BusyPoint]) -> Figure:
         axes.annotate("goal", (counts[-1], goal), xytext=(0, 3), textcoords="offset points", color=NEEDED, ha="right")
     if counts[-1] > _WIDE * counts[0]:
         _rank_axis(axes, counts)
-    axes.set_ylim(0, 1.03)
+    axes.set(ylim=(0, 1.03), xlabel="ranks (accelerators)", ylabel="storage-limited utilization")
     style.percent_axis(axes.yaxis)
-    axes.set_xlabel("ranks (accelerators)")
-    axes.set_ylabel("storage-limited utilization")
     axes.grid(True, axis="both")
     axes.legend(loc="lower left")
     return drawn
@@ -204,18 +198,11 @@ def utilization_curve(points: Sequence[BusyPoint]) -> Figure:
 def _rank_axis(axes: Axes, counts: Sequence[int]) -> None:
     """Make the axis of ranks logarithmic, with a tick at each number that has room for its label."""
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(_select_ticks(counts)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: str(round(value))))
-
-
-def _select_ticks(counts: Sequence[int]) -> list[int]:
-    """Return numbers of ranks with enough room between them for labels."""
     kept: list[int] = []
     for count in counts:
         if not kept or count >= kept[-1] * 1.2:
             kept.append(count)
-    return kept
+    style.log_axis(axes.xaxis, lambda value: str(round(value)), kept)
 
 
 def study_names(pairs: Sequence[tuple[SavedRun, LoopResult]]) -> list[str]:

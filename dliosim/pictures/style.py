@@ -8,7 +8,7 @@ import re
 import textwrap
 import warnings
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Literal
 
@@ -16,7 +16,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dliosim.measure.figures.declaration import name_part, time_parts
 from dliosim.measure.figures.epoch_summaries import EpochSummary
@@ -235,9 +235,9 @@ def rate_axis(axis: Axis) -> None:
     size_axis(axis, "/s")
 
 
-def log_axis(axis: Axis, show: Callable[[float], str]) -> None:
-    """Label a logarithmic axis at each power of ten."""
-    axis.set_major_locator(LogLocator(10.0, numticks=10))
+def log_axis(axis: Axis, show: Callable[[float], str], ticks: Sequence[float] = ()) -> None:
+    """Label a logarithmic axis at some numbers, by default at each power of ten."""
+    axis.set_major_locator(FixedLocator(ticks) if ticks else LogLocator(10.0, numticks=10))
     axis.set_major_formatter(FuncFormatter(lambda value, _: show(value)))
     axis.set_minor_locator(NullLocator())
 

@@ -79,9 +79,7 @@ def time_by_rank(times: Mapping[str, Ints], longest: float = 0.0) -> Figure:
         if height.any():
             axes.bar(np.arange(ranks), height, width, below, color=colour, label=part, rasterized=is_image, **edge)
             below += height
-    axes.set_xlim(-0.6, ranks - 0.4)
-    axes.set_ylim(0, 1.05 * longest * unit or 1.0)
-    axes.set_xlabel("rank")
+    axes.set(xlim=(-0.6, ranks - 0.4), ylim=(0, 1.05 * longest * unit or 1.0), xlabel="rank")
     style.whole_axis(axes.xaxis)
     if ranks <= 16:
         axes.set_xticks(np.arange(ranks))
@@ -119,10 +117,9 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, 
         axes.axhline(answer.goal, color=NEEDED, linewidth=1.2, linestyle=(0, (6, 2)))
         goal = f"goal\n{percent(answer.goal, 2)}"
         axes.text(1.005, answer.goal, goal, transform=axes.get_yaxis_transform(), va="center", color=NEEDED)
-    axes.set_ylim(0, 1.05 * np.nanmax([1.0, *high]))
+    axes.set(ylim=(0, 1.05 * np.nanmax([1.0, *high])), ylabel="utilization")
     axes.yaxis.set_major_locator(MultipleLocator(0.2))
     style.percent_axis(axes.yaxis)
-    axes.set_ylabel("utilization")
     _epoch_axis(axes, len(epochs))
     if len(epochs) <= _MOST_LABELS:
         # Figures stand below the axis, if no line crosses them.
@@ -140,18 +137,16 @@ def rate_by_epoch(epochs: Sequence[EpochSummary]) -> Figure:
     rates = [(epoch.bytes_per_second if bytes_known else epoch.samples_per_second) or 0.0 for epoch in epochs]
     drawn, axes = style.single_axes(height=2.8)
     axes.plot([epoch.epoch for epoch in epochs], rates, color=SERIES[0], marker="o" if len(epochs) <= 50 else ".")
-    axes.set_ylim(0, 1.1 * max(rates) or 1.0)
+    axes.set(ylim=(0, 1.1 * max(rates) or 1.0), ylabel="bytes per second" if bytes_known else "samples per second")
     if bytes_known:
         style.rate_axis(axes.yaxis)
-    axes.set_ylabel("bytes per second" if bytes_known else "samples per second")
     _epoch_axis(axes, len(epochs))
     return drawn
 
 
 def _epoch_axis(axes: Axes, epochs: int) -> None:
-    axes.set_xlim(0.5, epochs + 0.5)
+    axes.set(xlim=(0.5, epochs + 0.5), xlabel="epoch")
     style.whole_axis(axes.xaxis)
-    axes.set_xlabel("epoch")
     axes.grid(True, axis="y")
 
 
@@ -191,11 +186,9 @@ def rank_timeline(epoch: RecordedEpoch, gap: str = "tool", longest: float = 0.0)
     if sum(np.asarray(shape.get_path().codes).size for shape in axes.patches) > 5 * MOST_SHAPES:
         for shape in axes.patches:
             shape.set_rasterized(True)
-    axes.set_xlim(begin * unit, end * unit)
-    axes.set_ylim(len(rows), 0)
+    axes.set(xlim=(begin * unit, end * unit), ylim=(len(rows), 0), ylabel="rank")
     axes.set_yticks(np.arange(len(rows)) + 0.5, [f"{kind}{epoch.ranks[row]}" for row, kind in rows.items()])
     axes.tick_params(axis="y", length=0)
-    axes.set_ylabel("rank")
     axes.grid(True, axis="x")
     seen = {shape.get_label(): shape.get_facecolor() for shape in axes.patches}
     legend = [Patch(color=colour, label=label) for label, colour in seen.items()]
