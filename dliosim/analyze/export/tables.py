@@ -16,7 +16,7 @@ from dliosim.analyze.arrays import Ints, find_starts, split_blocks
 from dliosim.analyze.export.output import STANDARD, TextOutput, encode_text, open_new, open_text, rank_of
 from dliosim.errors import HELP, UsageError, install_hint
 from dliosim.readable import printable
-from dliosim.trace.events import KINDS, LAYERS, UNKNOWN, Events, Trace, kind_number, layer_number
+from dliosim.trace.events import KINDS, LAYERS, UNKNOWN, Events, Trace, kind_number
 
 #: Rows that are formatted at a time.
 _BLOCK: Final = 1 << 13
@@ -161,7 +161,7 @@ def _describe(trace: Trace) -> Iterator[str]:
 
 def _choose_rows(events: Events, layers: tuple[str, ...]) -> Ints:
     """Return the reads and writes of some layers, by file, rank, writes first, and begin."""
-    is_in = events.is_kind(*_VERBS) & np.isin(events.layer, [layer_number(each) for each in layers])
+    is_in = events.is_kind(*_VERBS) & events.is_layer(*layers)
     rows = np.flatnonzero(is_in & (events.file >= 0) & (events.offset >= 0))
     is_read = events.kind[rows] != _WRITE
     return rows[np.lexsort((events.begin[rows], is_read, events.process[rows], events.file[rows]))]

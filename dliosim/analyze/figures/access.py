@@ -10,7 +10,7 @@ import numpy as np
 
 from dliosim.analyze.arrays import Bools, Ints, find_starts, merge_intervals, sort_groups
 from dliosim.analyze.figures.view import View
-from dliosim.trace.events import kind_number, layer_number
+from dliosim.trace.events import kind_number
 
 #: Largest size of each of Darshan's bins, bytes; larger ones are in the last bin. And what Darshan calls the bins.
 BIN_ENDS: Final = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30)
@@ -28,7 +28,6 @@ ALIGNMENT: Final = 4096
 _COMMON = 4
 
 _READ: Final = kind_number("read")
-_COLLECTIVE, _MPI, _STDIO = (layer_number(name) for name in ("mpi-io collective", "mpi-io", "stdio"))
 _NONBLOCKING: Final = re.compile(r"_i(read|write)|nonblocking|nb_", re.IGNORECASE)
 
 #: Bytes of all files, one behind the other, beyond which places are no int64.
@@ -92,7 +91,7 @@ def describe_access(view: View) -> Access:
     pairs = events.file[rows[starts]]  # of each process
     shared = np.bincount(pairs[pairs >= 0], minlength=len(events.files)) > 1
     reads = events.kind[rows] == _READ
-    mpi = np.isin(events.layer, (_COLLECTIVE, _MPI)) & events.is_kind("read", "write")
+    mpi = events.is_layer("mpi-io collective", "mpi-io") & events.is_kind("read", "write")
     mpi_shared = mpi & np.append(shared, False)[events.file]
     nonblocking = [index for index, name in enumerate(events.names) if _NONBLOCKING.search(name)]
     used = np.bincount(events.file[view.operations] + 1, minlength=1)[1:]
@@ -104,9 +103,9 @@ def describe_access(view: View) -> Access:
         int(shared.sum()),
         int(mpi.sum()),
         int(mpi_shared.sum()),
-        int((mpi_shared & (events.layer == _COLLECTIVE)).sum()),
+        int((mpi_shared & events.is_layer("mpi-io collective")).sum()),
         int((mpi & np.isin(events.name, nonblocking)).sum()),
-        int(view.bytes[events.layer == _STDIO].sum()),
+        int(view.bytes[events.is_layer("stdio")].sum()),
     )
 
 

@@ -141,6 +141,8 @@ class Layer:
     overlap: float | None  #: share of its time within its parent's, on the same rank; None if one of them is absent
 
 
+_PROCESSING: Final = ("decode", "preprocess")
+
 #: Each layer with its parent and its events. A file's purpose is known by its path: `View.purpose_of`.
 _JOB_LAYERS: Final[dict[str, tuple[str, Callable[[View], Bools]]]] = {
     "app": ("", lambda view: view.events.is_kind("phase")),
@@ -148,7 +150,7 @@ _JOB_LAYERS: Final[dict[str, tuple[str, Callable[[View], Bools]]]] = {
     "compute": ("training", lambda view: view.events.is_kind("compute")),
     "fetch data": ("training", lambda view: view.events.is_kind("data wait")),
     "data loader": ("fetch data", lambda view: view.events.is_kind("load")),
-    "reader": ("data loader", lambda view: view.is_layer("reader") | view.events.is_kind("decode", "preprocess")),
+    "reader": ("data loader", lambda view: view.events.is_layer("reader") | view.events.is_kind(*_PROCESSING)),
     "reader I/O": ("reader", lambda view: view.purpose("data set") & view.basic),
     "checkpoint": ("training", lambda view: view.events.is_kind("save", "restore")),
     "checkpoint I/O": ("checkpoint", lambda view: view.purpose("checkpoint") & view.basic),

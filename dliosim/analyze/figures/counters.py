@@ -57,10 +57,11 @@ def add_counters(view: View, figures: Figures) -> Figures:
         bases.append(tables["MPI-IO"])
     if not bases:
         return figures
-    ranks, waits = _list_ranks(figures, bases, tables, has_events=len(view.events) > 0)
+    has_events = len(view.events) > 0
+    ranks, waits = _list_ranks(figures, bases, tables, has_events)
     job = replace(
         figures.job,
-        notes=(*notes, *figures.job.notes),
+        notes=(*notes, *figures.job.notes, *([_NO_METADATA] if has_events else [])),
         operations=sum(one.operations for one in ranks),
         time_by_slowest=min(_time_by_slowest(bases, len(ranks), figures.job.ranks), figures.job.seconds),
     )
@@ -73,8 +74,8 @@ def add_counters(view: View, figures: Figures) -> Figures:
         ranks=ranks,
         mpi_wait=waits,
     )
-    if len(view.events):
-        return replace(found, job=replace(found.job, notes=(*found.job.notes, _NO_METADATA)))
+    if has_events:
+        return found
     return replace(found, split=_split_time(figures.job.seconds, ranks), straggler=find_slowest(ranks))
 
 

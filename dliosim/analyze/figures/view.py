@@ -164,11 +164,6 @@ class View:
             found[(in_saves * 2 > uses) & (found == 0)] = 1
         return found
 
-    def is_layer(self, name: str) -> Bools:
-        """Return which events are of a layer; (n,)."""
-        found: Bools = self.events.layer == layer_number(name)
-        return found
-
     def purpose(self, name: str) -> Bools:
         """Return which operations are on files of a purpose; (n,)."""
         known = self.purpose_of == PURPOSES.index(name)

@@ -173,7 +173,7 @@ def time_spread(figures: Figures) -> Measure | None:
     return Measure(share, words, io.max - io.mean)
 
 
-def share_of_calls(side: str, part: str, whole: str, words: str, figures: Figures) -> Measure | None:
+def share_of_calls(part: str, whole: str, words: str, side: str, figures: Figures) -> Measure | None:
     """Return the share that a part of the calls of a side, read or write, has of all that tell."""
     one: Direction = getattr(figures.access, side)
     count, calls = getattr(one, part), getattr(one, whole)
@@ -234,29 +234,18 @@ def metadata_share(figures: Figures) -> Measure | None:
     return Measure(metadata / total, words, _a_rank(figures, metadata))
 
 
-def independent_share(figures: Figures) -> Measure | None:
-    """Return the share of MPI-IO calls on shared files that are not collective."""
-    access = figures.access
-    if not access.shared_mpi_calls:
+def share_of_mpi_calls(kind: str, whole: str, where: str, time: str, figures: Figures) -> Measure | None:
+    """Return the share of some calls by MPI-IO that are not of a kind, collective or nonblocking.
+
+    It concerns a time of a mean rank, a field of `Split`, less its waits in MPI-IO, which have a cause of their own.
+    """
+    calls: int = getattr(figures.access, whole)
+    if not calls:
         return None
-    share = access.collective_calls / access.shared_mpi_calls
-    words = f"{percent_cell(share)} of {access.shared_mpi_calls} MPI-IO calls on shared files are collective"
-    return Measure(1 - share, words, _subtract_waits(figures, "io"), access.shared_mpi_calls)
-
-
-def blocking_share(figures: Figures) -> Measure | None:
-    """Return the share of MPI-IO calls that block."""
-    access = figures.access
-    if not access.mpi_calls:
-        return None
-    share = access.nonblocking_calls / access.mpi_calls
-    words = f"{percent_cell(share)} of {access.mpi_calls} MPI-IO calls are nonblocking"
-    return Measure(1 - share, words, _subtract_waits(figures, "unoverlapped_io"), access.mpi_calls)
-
-
-def _subtract_waits(figures: Figures, which: str) -> float:
-    """Return a time of a mean rank, less its waits in MPI-IO, which have a cause of their own."""
-    return max(figures.split.ranks[which].mean - (figures.mpi_wait.seconds if figures.mpi_wait else 0.0), 0.0)
+    share = getattr(figures.access, f"{kind}_calls") / calls
+    cost = figures.split.ranks[time].mean - (figures.mpi_wait.seconds if figures.mpi_wait else 0.0)
+    words = f"{percent_cell(share)} of {calls} MPI-IO calls{where} are {kind}"
+    return Measure(1 - share, words, max(cost, 0.0), calls)
 
 
 def stdio_share(figures: Figures) -> Measure | None:

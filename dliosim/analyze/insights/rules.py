@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -86,6 +86,25 @@ _PACK = "pack samples into larger files and read many at once (TFRecord, WebData
 _SMALL = ("small", "sized", "move less than 1 MiB")
 _MISALIGNED = ("misaligned", "placed", "begin at no multiple of 4 KiB")
 _RANDOM = ("random", "placed", "begin before the end of the one before in their file")
+
+
+def _pair_insights(
+    name: str,
+    about: str,
+    figure: str,
+    limit: float,
+    sources: tuple[str, str],
+    measure: Callable[[str, Figures], Measure | None],
+    cures: tuple[str, str],
+    own: str = "",
+    least: int = 0,
+) -> Iterator[Insight]:
+    """Yield the insights on reads and on writes, whose option for runs of dliosim is of reads alone."""
+    for side, source, cure in zip(("read", "write"), sources, cures, strict=True):
+        of_side, fault, formula = (text.replace("{}", side) for text in (name, about, figure))
+        option = own if side == "read" else ""
+        yield Insight(of_side, fault, formula, limit, source, partial(measure, side), cure, option, least)
+
 
 #: All insights. Order is that of the page; a report has the most costly first.
 INSIGHTS: Final = (
@@ -173,83 +192,51 @@ INSIGHTS: Final = (
         "equal, look at the slow ranks' nodes and storage targets; else deal out samples evenly",
         '-D {loop}.shard="by sample"',
     ),
-    Insight(
-        "small-reads",
-        "many reads are small",
-        "reads of less than 1 MiB / reads",
+    *_pair_insights(
+        "small-{}s",
+        "many {}s are small",
+        "{}s of less than 1 MiB / {}s",
         0.1,
-        "Drishti P05",
-        partial(measures.share_of_calls, "read", *_SMALL),
-        _PACK,
+        ("Drishti P05", "Drishti P06"),
+        partial(measures.share_of_calls, *_SMALL),
+        (_PACK, "collect writes in a larger buffer; write one file for each rank or node; collective MPI-IO"),
         '-D {loop}.transfer="whole sample"',
         least=1000,
     ),
-    Insight(
-        "small-writes",
-        "many writes are small",
-        "writes of less than 1 MiB / writes",
-        0.1,
-        "Drishti P06",
-        partial(measures.share_of_calls, "write", *_SMALL),
-        "collect writes in a larger buffer; write one file for each rank or node; collective MPI-IO",
-        least=1000,
-    ),
-    Insight(
-        "slow-small-reads",
-        "small reads take most of the I/O time",
-        "time of reads below 1 MiB / time of all operations",
+    *_pair_insights(
+        "slow-small-{}s",
+        "small {}s take most of the I/O time",
+        "time of {}s below 1 MiB / time of all operations",
         0.5,
-        "DFAnalyzer small_reads, which uses the mean size",
-        partial(measures.small_time_share, "read"),
-        _PACK,
+        ("DFAnalyzer small_reads, which uses the mean size", "DFAnalyzer small_writes, which uses the mean size"),
+        measures.small_time_share,
+        (_PACK, "collect writes in a larger buffer; write one file for each rank or node"),
         '-D {loop}.transfer="whole sample"',
     ),
-    Insight(
-        "slow-small-writes",
-        "small writes take most of the I/O time",
-        "time of writes below 1 MiB / time of all operations",
-        0.5,
-        "DFAnalyzer small_writes, which uses the mean size",
-        partial(measures.small_time_share, "write"),
-        "collect writes in a larger buffer; write one file for each rank or node",
-    ),
-    Insight(
-        "misaligned-reads",
-        "reads begin inside a block",
-        "reads whose offset is no multiple of 4096 / reads of known offset",
+    *_pair_insights(
+        "misaligned-{}s",
+        "{}s begin inside a block",
+        "{}s whose offset is no multiple of 4096 / {}s of known offset",
         0.1,
-        "Drishti P08; Darshan uses the file's block size",
-        partial(measures.share_of_calls, "read", *_MISALIGNED),
-        "pad samples and headers to 4 KiB (HDF5: H5Pset_alignment)",
+        ("Drishti P08; Darshan uses the file's block size",) * 2,
+        partial(measures.share_of_calls, *_MISALIGNED),
+        (
+            "pad samples and headers to 4 KiB (HDF5: H5Pset_alignment)",
+            "pad what is written to 4 KiB, or to the stripe of the file system (HDF5: H5Pset_alignment)",
+        ),
     ),
-    Insight(
-        "misaligned-writes",
-        "writes begin inside a block",
-        "writes whose offset is no multiple of 4096 / writes of known offset",
-        0.1,
-        "Drishti P08; Darshan uses the file's block size",
-        partial(measures.share_of_calls, "write", *_MISALIGNED),
-        "pad what is written to 4 KiB, or to the stripe of the file system (HDF5: H5Pset_alignment)",
-    ),
-    Insight(
-        "random-reads",
-        "reads jump back",
-        "reads that begin before the end of the process's last one / reads of known offset",
+    *_pair_insights(
+        "random-{}s",
+        "{}s jump back",
+        "{}s that begin before the end of the process's last one / {}s of known offset",
         0.2,
-        "Drishti P11; DFAnalyzer has 50 %",
-        partial(measures.share_of_calls, "read", *_RANDOM),
-        "shuffle files and then samples within a buffer (tf.data shuffle, WebDataset), or sort a batch by offset",
+        ("Drishti P11; DFAnalyzer has 50 %", "Drishti P13; DFAnalyzer has 50 %"),
+        partial(measures.share_of_calls, *_RANDOM),
+        (
+            "shuffle files and then samples within a buffer (tf.data shuffle, WebDataset), or sort a batch by offset",
+            "write a file from its begin to its end; collective MPI-IO sorts the pieces",
+        ),
         '-D {loop}.order="by offset"',
-        least=1000,
-    ),
-    Insight(
-        "random-writes",
-        "writes jump back",
-        "writes that begin before the end of the process's last one / writes of known offset",
-        0.2,
-        "Drishti P13; DFAnalyzer has 50 %",
-        partial(measures.share_of_calls, "write", *_RANDOM),
-        "write a file from its begin to its end; collective MPI-IO sorts the pieces",
         least=1000,
     ),
     Insight(
@@ -300,7 +287,7 @@ INSIGHTS: Final = (
         "independent MPI-IO calls on shared files / MPI-IO calls on shared files",
         0.5,
         "Drishti M02, M03",
-        measures.independent_share,
+        partial(measures.share_of_mpi_calls, "collective", "shared_mpi_calls", " on shared files", "io"),
         "collective calls (MPI_File_read_at_all; HDF5: H5FD_MPIO_COLLECTIVE), if ranks read neighbouring pieces",
         "-D {loop}.api=mpi-collective",
         least=1000,
@@ -311,7 +298,7 @@ INSIGHTS: Final = (
         "MPI-IO calls that block / MPI-IO calls",
         0.999,
         "Drishti M06, M07",
-        measures.blocking_share,
+        partial(measures.share_of_mpi_calls, "nonblocking", "mpi_calls", "", "unoverlapped_io"),
         "nonblocking calls (MPI_File_iread_at) before the compute that does not need them",
         '-D {loop}.engine="queued depth 4"',
         least=1000,

@@ -14,7 +14,7 @@ from typing import Any, Final
 from dliosim.analyze.read.darshan.job import make_trace
 from dliosim.analyze.read.darshan.log import read_logs
 from dliosim.analyze.read.dftracer.job import read_dftracer
-from dliosim.analyze.read.dftracer.lines import GZIP, GZIP_BITS
+from dliosim.analyze.read.dftracer.lines import GZIP
 from dliosim.errors import DliosimError, TraceError, UsageError
 from dliosim.readable import printable
 from dliosim.trace.events import Trace
@@ -22,6 +22,8 @@ from dliosim.trace.file import FILE_NAME, read_trace
 
 #: What is read of a file to recognise it; bytes.
 _HEAD: Final = 4096
+#: `wbits` of zlib for a member of gzip with its header.
+_GZIP_BITS: Final = 31
 #: Sums of a column, in bytes or ns, are below this: half of what an int64 holds.
 _MOST: Final = float(1 << 62)
 
@@ -109,11 +111,9 @@ def _open_folder(folder: Path) -> Trace:
                 f"  = help: one job at a time: dliosim trace export {jobs[0][0]}"
             )
         return make_trace(read_logs(jobs[0]), folder)
-    traces = [name for name in names if name.endswith((".pfw", ".pfw.gz"))]
+    there = set(names)
     # A trace that was compressed later is there twice.
-    compressed = set(traces)
-    traces = [name for name in traces if f"{name}.gz" not in compressed]
-    if traces:
+    if traces := [name for name in names if name.endswith(_OF_A_PROCESS) and f"{name}.gz" not in there]:
         return read_dftracer([folder / name for name in traces], folder)
     raise TraceError(f"{folder} has no trace that dliosim can read{_ACCEPTED}")
 
@@ -130,7 +130,7 @@ def _recognise(path: Path) -> str:
         return "empty: its process was killed before it wrote, or is still running"
     if head.startswith(GZIP):
         try:
-            head = zlib.decompressobj(GZIP_BITS).decompress(head, _HEAD)
+            head = zlib.decompressobj(_GZIP_BITS).decompress(head, _HEAD)
         except zlib.error:
             return "damaged: it cannot be inflated"
     # Darshan's header: the version of the format in 8 bytes, and a number, in the order of the machine that wrote it.

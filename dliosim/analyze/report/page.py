@@ -37,18 +37,17 @@ def page(view: View, figures: Figures, findings: Sequence[Finding]) -> str:
         printable(f"What {figures.job.path} says"),
         [job, *_insight_pieces(figures, findings)],
         [
-            html.Section("Pictures", list(_picture_pieces(view, figures))),
+            html.Section("Pictures", _format_pictures(view, figures)),
             html.Section("Time", [*split, html.items([printable(note) for note in figures.job.notes])]),
             html.Section("All tables", list(map(html.table, others))),
         ],
     )
 
 
-def _picture_pieces(view: View, figures: Figures) -> Iterator[str]:
-    """Yield the pictures that a trace has something for."""
+def _format_pictures(view: View, figures: Figures) -> list[str]:
     with style.apply_style():
-        for name, caption, drawn in list_pictures(view, figures):
-            yield html.picture(name, caption, style.render_figure(drawn, "svg"))
+        drawn = list_pictures(view, figures)
+        return [html.picture(name, caption, style.render_figure(figure, "svg")) for name, caption, figure in drawn]
 
 
 def _insight_pieces(figures: Figures, findings: Sequence[Finding]) -> Iterator[str]:
@@ -156,8 +155,7 @@ def bytes_map(view: View, figures: Figures, rows: Ints) -> Figure:
 
 def _draw_map(figures: Figures, rows: Ints, values: Floats, colours: Colormap, limits: tuple[float, float]) -> Figure:
     """Draw values by rank and time; those below the limits are white."""
-    drawn = style.figure(height=min(8.0, 1.6 + 0.2 * len(rows)))
-    axes = drawn.add_subplot()
+    drawn, axes = style.single_axes(height=min(8.0, 1.6 + 0.2 * len(rows)))
     unit = style.time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")
     edges = np.linspace(0, figures.job.seconds * unit, values.shape[1] + 1)
     shown = np.ma.masked_less(values, 0.0)
@@ -172,8 +170,7 @@ def _draw_map(figures: Figures, rows: Ints, values: Floats, colours: Colormap, l
 
 def bandwidth_curve(figures: Figures) -> Figure:
     """Draw the reads and writes of all ranks together over time."""
-    drawn = style.figure(height=2.8)
-    axes = drawn.add_subplot()
+    drawn, axes = style.single_axes(height=2.8)
     unit = style.time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")
     edges = np.linspace(0, figures.job.seconds * unit, len(figures.bandwidth.read) + 1)
     handles = []
@@ -184,10 +181,9 @@ def bandwidth_curve(figures: Figures) -> Figure:
             axes.stairs(rate, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
             axes.stairs(rate, edges, color=colour, linewidth=1.0)
             handles.append(Patch(color=colour, alpha=0.5, label=name))
+    axes.set(xlim=(0, edges[-1]), ylabel="bytes per second, all ranks")
     axes.set_ylim(bottom=0)
-    axes.set_xlim(0, edges[-1])
     style.rate_axis(axes.yaxis)
-    axes.set_ylabel("bytes per second, all ranks")
     axes.grid(True, axis="y")
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn
@@ -195,8 +191,7 @@ def bandwidth_curve(figures: Figures) -> Figure:
 
 def sizes_chart(figures: Figures) -> Figure:
     """Draw the calls in each of Darshan's bins of sizes."""
-    drawn = style.figure(height=2.8)
-    axes = drawn.add_subplot()
+    drawn, axes = style.single_axes(height=2.8)
     both = ("reads", figures.access.read, style.SERIES[0]), ("writes", figures.access.write, style.SERIES[1])
     sides = [one for one in both if any(one[1].bins)]
     width = 0.8 / len(sides)
@@ -204,11 +199,10 @@ def sizes_chart(figures: Figures) -> Figure:
         places = np.arange(len(BIN_NAMES)) + (index - (len(sides) - 1) / 2) * width
         bars = axes.bar(places, side.bins, width, color=colour, label=name)
         axes.bar_label(bars, [str(value) if value else "" for value in side.bins], fontsize=7.5)
-    axes.set_yscale("log")
+    axes.set(yscale="log", ylabel="calls")
     style.log_axis(axes.yaxis, lambda value: f"{value:.0f}")
     axes.set_ylim(bottom=0.5)
     axes.margins(y=0.15)
     axes.set_xticks(np.arange(len(BIN_NAMES)), [name.replace("-", "-\n", 1) for name in BIN_NAMES])
-    axes.set_ylabel("calls")
     drawn.legend(loc="outside upper left", ncols=2)
     return drawn

@@ -108,10 +108,8 @@ def _begin_log(log: _Log, job: Mapping[str, Any], path: Path) -> None:
 
 def _join_jobs(jobs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return what the logs of a job say about it together."""
-    modules: dict[str, bool] = {}
-    for one in jobs:
-        for module, is_partial in one["modules"].items():
-            modules[module] = modules.get(module, False) or is_partial
+    names = dict.fromkeys(module for one in jobs for module in one["modules"])
+    modules = {module: any(one["modules"].get(module) for one in jobs) for module in names}
     end = max(one["begin"] + one["seconds"] for one in jobs)
     seconds = jobs[0]["seconds"] if len(jobs) == 1 else end - min(one["begin"] for one in jobs)
     return {**jobs[0], "modules": modules, "seconds": seconds}
@@ -277,7 +275,7 @@ _LAYER_OF: Final = {"POSIX": "posix", "MPI-IO": "mpi-io"}
 
 def _missing_operations(table: FileCounters, events: Events) -> str:
     """Return the sentence about operations that a module counts and DXT does not have, or an empty text."""
-    recorded = int((events.layer == layer_number(_LAYER_OF[table.module])).sum())
+    recorded = int(events.is_layer(_LAYER_OF[table.module]).sum())
     names = [name for name in table.counts if re.fullmatch(r"((INDEP|COLL|SPLIT|NB)_)?(READS|WRITES)", name)]
     counted = sum(int(table.counts[name].clip(0).sum()) for name in names)
     if not recorded or recorded >= counted:

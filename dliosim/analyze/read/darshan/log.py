@@ -204,27 +204,26 @@ def _records(backend: Any, log: Any, module: str) -> Iterator[Any]:
 def _write_counters(backend: Any, log: Any, module: str, out: BinaryIO) -> None:
     names = {"counts": backend.counter_names(module), "seconds": backend.fcounter_names(module)}
 
-    def rows() -> Iterator[_Row]:
-        for pointer in _records(backend, log, module):
-            record = backend.ffi.cast(f"struct {COUNTER_MODULES[module]} *", pointer)
-            counts = np.frombuffer(backend.ffi.buffer(record.counters), np.int64).copy()
-            seconds = np.frombuffer(backend.ffi.buffer(record.fcounters), np.float64).copy()
-            yield record.base_rec.id, record.base_rec.rank, counts, seconds
+    def read(pointer: Any) -> _Row:
+        record = backend.ffi.cast(f"struct {COUNTER_MODULES[module]} *", pointer)
+        counts = np.frombuffer(backend.ffi.buffer(record.counters), np.int64).copy()
+        seconds = np.frombuffer(backend.ffi.buffer(record.fcounters), np.float64).copy()
+        return record.base_rec.id, record.base_rec.rank, counts, seconds
 
-    _write_rows(module, names, rows(), out)
+    _write_rows(module, names, map(read, _records(backend, log, module)), out)
 
 
 def _write_layouts(backend: Any, log: Any, out: BinaryIO) -> None:
     """Write the stripe count of each file on Lustre: the largest of its components, and older logs have one."""
     column = backend.counter_names("LUSTRE_COMP").index("LUSTRE_COMP_STRIPE_COUNT")
 
-    def rows() -> Iterator[_Row]:
-        for pointer in _records(backend, log, LAYOUTS):
-            record = backend.ffi.cast("struct darshan_lustre_record *", pointer)
-            stripes = [record.comps[number].counters[column] for number in range(record.num_comps)]
-            yield record.base_rec.id, record.base_rec.rank, [max(stripes, default=0)], []
+    def read(pointer: Any) -> _Row:
+        record = backend.ffi.cast("struct darshan_lustre_record *", pointer)
+        stripes = [record.comps[number].counters[column] for number in range(record.num_comps)]
+        return record.base_rec.id, record.base_rec.rank, [max(stripes, default=0)], []
 
-    _write_rows(LAYOUTS, {"counts": ["LUSTRE_STRIPE_COUNT"], "seconds": []}, rows(), out)
+    names = {"counts": ["LUSTRE_STRIPE_COUNT"], "seconds": list[str]()}
+    _write_rows(LAYOUTS, names, map(read, _records(backend, log, LAYOUTS)), out)
 
 
 def _write_rows(module: str, names: dict[str, list[str]], rows: Iterator[_Row], out: BinaryIO) -> None:

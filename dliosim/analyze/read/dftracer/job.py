@@ -17,7 +17,7 @@ from dliosim.analyze.read.dftracer.lines import MAX_LINE, read_blocks
 from dliosim.analyze.read.dftracer.parse import FileReading, Tables, parse_lines
 from dliosim.errors import TraceError
 from dliosim.readable import count, printable
-from dliosim.trace.events import COLUMNS, KINDS, UNKNOWN, Events, Trace, kind_number, layer_number
+from dliosim.trace.events import COLUMNS, KINDS, UNKNOWN, Events, Trace, kind_number
 
 Columns = dict[str, NDArray[Any]]
 
@@ -143,8 +143,7 @@ def _fill_offsets(events: Events, failed: Bools, appends: Bools) -> Events:
     position is certain only while the process has the file open once, not for appending, and from its opening or a
     seek on. `failed` marks calls that failed, `appends` opens for appending; both (n,).
     """
-    is_call = np.isin(events.layer, (layer_number("posix"), layer_number("stdio")))
-    is_call &= events.is_kind("open", "close", "read", "write", "seek")
+    is_call = events.is_layer("posix", "stdio") & events.is_kind("open", "close", "read", "write", "seek")
     rows = np.flatnonzero(is_call & (events.file >= 0) & ~failed)
     filled = events.offset.copy()
     # A process at a time, so that temporary columns are those of one.
@@ -264,7 +263,7 @@ def _list_missing(
     damaged = [one.path for one in readings if one.faults.damaged]
     endless = [one.path for one in readings if len(one.starts) > one.ends]
     lost = sum(max(one.events_at_end - one.documents, 0) for one in readings)
-    is_system = np.isin(events.layer, (layer_number("posix"), layer_number("stdio")))
+    is_system = events.is_layer("posix", "stdio")
     sizeless = int((events.is_kind("read", "write") & is_system & (events.moved < 0)).sum())
     sums = phases["sums over time"]
     is_training = events.is_kind("compute", "data wait", "epoch", "load").any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,13 +15,7 @@ MAX_LINE: Final = 1 << 20
 #: Bytes that are read, or inflated, at a time.
 _PIECE: Final = 1 << 20
 
-#: Bytes of gzip that are inflated at a time: what is left of them is copied at each end of a member.
-_PIECE_OF_GZIP: Final = 1 << 16
-
 GZIP: Final = b"\x1f\x8b"
-
-#: `wbits` of zlib for a member of gzip with its header.
-GZIP_BITS: Final = 31
 
 
 @dataclass(slots=True)
@@ -69,19 +64,11 @@ def _split(pieces: Iterator[bytes], faults: FileFaults) -> Iterator[tuple[list[b
 
 def _inflate(file: BinaryIO, faults: FileFaults) -> Iterator[bytes]:
     """Yield the content of all gzip members of a file, at most `_PIECE` bytes at a time."""
-    member, has_begun = zlib.decompressobj(GZIP_BITS), False
-    while raw := file.read(_PIECE_OF_GZIP):
-        while raw:
-            try:
-                data = member.decompress(raw, _PIECE)
-            except zlib.error:
-                faults.damaged = True
-                return
-            if data:
-                yield data
-            has_begun, raw = True, member.unconsumed_tail
-            if member.eof:
-                # Zeros may pad the end of a file.
-                raw = member.unused_data.lstrip(b"\0")
-                member, has_begun = zlib.decompressobj(GZIP_BITS), False
-    faults.cut = has_begun
+    members = gzip.GzipFile(fileobj=file)
+    try:
+        while data := members.read1(_PIECE):
+            yield data
+    except EOFError:
+        faults.cut = True
+    except (gzip.BadGzipFile, zlib.error):
+        faults.damaged = True
