@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model.checkpoint import Checkpoint
 from dliosim.model.distributions import Distribution
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Cadence, Loop, is_due
 from dliosim.model.workload import Workload
 from dliosim.plan.checkpoints.layout import state_files
-from dliosim.plan.forecast.forecast_types import Forecast, PhaseForecast
+from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.predict.queues import Floats, Ints, find_backlog, mean_latency
 from dliosim.plan.predict.saves import count_saved_files, seconds_of_parts
 
@@ -55,37 +54,22 @@ def list_flushes(
 ) -> list[Flush]:
     """Return the saves in the background that begin within an epoch of a loop; nodes have `node_ranks` ranks."""
     found, phases = [], {phase.name: phase for phase in planned.phases if phase.verb == "save" and phase.bytes.total}
+    ranks = workload.job.ranks
     for cadence in loop.checkpoints:
         checkpoint, phase = workload.checkpoint(cadence.checkpoint), phases.get(cadence.checkpoint)
-        if cadence.unit in ("steps", "seconds") and checkpoint.background is not None and phase is not None:
-            found.append(_describe_flush(cadence, checkpoint, phase, storage, workload.job.ranks, node_ranks, batch))
+        if cadence.unit not in ("steps", "seconds") or checkpoint.background is None or phase is None:
+            continue
+        files = count_saved_files(checkpoint, phase)
+        writers = len(np.unique(state_files(checkpoint, checkpoint.split(ranks)).writers()))
+        servers = min(files * storage.count_servers(phase.bytes.total / files), storage.servers.number)
+        call, latency = phase.bytes.total / phase.calls.total, mean_latency(storage) + storage.call_time
+        service, shared = storage.server_seconds(call, storage.write_rate), call / (storage.client or math.inf)
+        on_server = find_backlog(service, latency, writers * storage.count_servers(call) / servers)
+        on_client = find_backlog(shared, latency + max(service - shared, 0.0), writers * min(node_ranks, ranks) / ranks)
+        alone = max(seconds_of_parts(phase, files, storage, node_ranks).values()) + phase.calls.maximum * batch.wait
+        waits = [one.wait_of_batch(batch.calls, batch.between, batch.has_pause) for one in (on_server, on_client)]
+        found.append(Flush(cadence, alone, waits[0], waits[1], servers))
     return found
-
-
-def _describe_flush(
-    cadence: Cadence,
-    checkpoint: Checkpoint,
-    phase: PhaseForecast,
-    storage: StorageModel,
-    ranks: int,
-    node_ranks: int,
-    batch: BatchCalls,
-) -> Flush:
-    files = count_saved_files(checkpoint, phase)
-    writers = len(np.unique(state_files(checkpoint, checkpoint.split(ranks)).writers()))
-    servers = min(files * storage.count_servers(phase.bytes.total / files), storage.servers.number)
-    call, latency = phase.bytes.total / phase.calls.total, mean_latency(storage) + storage.call_time
-    service, shared = storage.server_seconds(call, storage.write_rate), call / (storage.client or math.inf)
-    on_server = find_backlog(service, latency, writers * storage.count_servers(call) / servers)
-    on_client = find_backlog(shared, latency + max(service - shared, 0.0), writers * min(node_ranks, ranks) / ranks)
-    alone = max(seconds_of_parts(phase, files, storage, node_ranks).values())
-    return Flush(
-        cadence,
-        alone + phase.calls.maximum * batch.wait,
-        on_server.wait_of_batch(batch.calls, batch.between, batch.has_pause),
-        on_client.wait_of_batch(batch.calls, batch.between, batch.has_pause),
-        servers,
-    )
 
 
 def share_behind(flush: Flush, storage: StorageModel, server: Ints | None, width: int, span: int) -> Floats:

@@ -15,19 +15,11 @@ from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.forecast_types import Forecast
+from dliosim.plan.predict import virtual_epoch
 from dliosim.plan.predict.draws import DRAWS, list_ends
 from dliosim.plan.predict.flushes import BatchCalls, Flush, list_flushes, share_behind
 from dliosim.plan.predict.queues import mean_latency
 from dliosim.plan.predict.saves import SavePrediction, predict_saves
-from dliosim.plan.predict.virtual_epoch import (
-    EpochTimes,
-    StepDemand,
-    call_seconds,
-    mean_file_size,
-    requests_at_once,
-    run_epoch,
-    wait_of_call,
-)
 
 #: Short epochs in which the waits of calls and the time of a step, which each depend on the other, come to agree.
 _PROBES: Final = 3
@@ -99,36 +91,29 @@ def predict_loop(
     size = epoch.bytes.total * (epoch.amplification or 1.0) / shares
     opens, calls = epoch.opens.total / shares, epoch.calls.total / shares
     dataset = workload.dataset(loop.dataset)
-    demand = StepDemand(size, calls + opens, opens, max(calls, 1.0), loop.batch, dataset.size)
+    demand = virtual_epoch.StepDemand(size, calls + opens, opens, max(calls, 1.0), loop.batch, dataset.size)
 
-    even = storage.select_servers(dataset.layout.files, mean_file_size(dataset)).even_servers(
-        dataset.layout.files, mean_file_size(dataset)
-    )
-    demand = replace(demand, servers=even)
-
-    def select_servers(whole: StorageModel) -> StorageModel:
-        return whole.select_servers(dataset.layout.files, mean_file_size(dataset))
-
+    files, file_size = dataset.layout.files, virtual_epoch.mean_file_size(dataset)
+    probed, short = storage.select_servers(files, file_size), min(steps, _PROBE_STEPS)
+    demand = replace(demand, servers=probed.even_servers(files, file_size))
     for _ in range(_PROBES):
-        probe = run_epoch(
-            loop, dataset, demand, min(steps, _PROBE_STEPS), job, select_servers(storage), workload.seed, node_ranks
-        )
-        step = (probe.others or probe.first) / max(min(steps, _PROBE_STEPS) - 1, 1)
+        probe = virtual_epoch.run_epoch(loop, dataset, demand, short, job, probed, workload.seed, node_ranks)
+        step = (probe.others or probe.first) / max(short - 1, 1)
         demand = replace(demand, step=(demand.step + step) / 2 if demand.step else step)
 
     def place_files(whole: StorageModel) -> tuple[StorageModel, list[Flush]]:
         """Return the servers that have files of the loop, and the saves in the background, which reads slow."""
-        used = select_servers(whole)
+        used = whole.select_servers(files, file_size)
         batch = BatchCalls(
             demand.calls / (loop.access.readers if loop.access.by == "sample" else 1),
-            mean_latency(used) + used.call_time + call_seconds(demand, used),
+            mean_latency(used) + used.call_time + virtual_epoch.call_seconds(demand, used),
             not loop.access.readers,
-            wait_of_call(loop, dataset, demand, job, used, node_ranks, others=1).nonnegative_mean(),
+            virtual_epoch.wait_of_call(loop, dataset, demand, job, used, node_ranks, others=1).nonnegative_mean(),
         )
         return used, list_flushes(workload, loop, planned, whole, node_ranks, batch)
 
-    def run(one: StorageModel | None, draw: int, writes: Sequence[Flush] = ()) -> EpochTimes:
-        return run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw, node_ranks, writes)
+    def run(one: StorageModel | None, draw: int, writes: Sequence[Flush] = ()) -> virtual_epoch.EpochTimes:
+        return virtual_epoch.run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw, node_ranks, writes)
 
     ends = [place_files(one) for one in list_ends(storage)]
     storage, flushes = place_files(storage)
@@ -178,19 +163,25 @@ def _find_limit(busy: float, lost: float, alone: dict[Limit, float]) -> Limit:
 
 
 def _seconds_alone(
-    loop: Loop, dataset: Dataset, demand: StepDemand, storage: StorageModel, job: Job, node_ranks: int, compute: float
+    loop: Loop,
+    dataset: Dataset,
+    demand: virtual_epoch.StepDemand,
+    storage: StorageModel,
+    job: Job,
+    node_ranks: int,
+    compute: float,
 ) -> dict[Limit, float]:
     """Return the seconds of a step that compute, each part of a storage, and a rank's chain of requests take."""
     chain = demand.requests * (mean_latency(storage) + storage.call_time)
-    wait = wait_of_call(loop, dataset, demand, job, storage, node_ranks).nonnegative_mean()
-    chain += demand.calls * (call_seconds(demand, storage) + wait)
+    wait = virtual_epoch.wait_of_call(loop, dataset, demand, job, storage, node_ranks).nonnegative_mean()
+    chain += demand.calls * (virtual_epoch.call_seconds(demand, storage) + wait)
     return {
         "compute": compute,
         "step": storage.step_overhead(job.ranks if loop.sync.kind != "off" and loop.sync.every == 1 else 1),
         "servers": demand.size * job.ranks / (storage.servers.number * storage.servers.rate),
         "clients": demand.size * min(node_ranks, job.ranks) / (storage.client or math.inf),
         "opens": demand.opens * job.ranks / (storage.metadata or math.inf),
-        "latency": chain / requests_at_once(loop),
+        "latency": chain / virtual_epoch.requests_at_once(loop),
     }
 
 
@@ -198,7 +189,9 @@ def _flush_seconds(flush: Flush, loop: Loop, call: float, step: float, storage: 
     """Return the seconds for which the calls of a step wait for a save in the background, mean over all steps."""
     share = share_behind(flush, storage, None, storage.servers.number, storage.count_servers(call))
     wait = max(flush.on_server.nonnegative_mean() * float(share[0]), flush.on_client.nonnegative_mean())
-    return flush.share_of_time(step) * wait / (1 if loop.access.by == "sample" else requests_at_once(loop))
+    return (
+        flush.share_of_time(step) * wait / (1 if loop.access.by == "sample" else virtual_epoch.requests_at_once(loop))
+    )
 
 
 def _refuse_unmodelled(loop: Loop) -> None:

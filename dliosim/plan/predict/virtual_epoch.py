@@ -16,17 +16,9 @@ from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.job import Job
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
+from dliosim.plan.predict import queues
 from dliosim.plan.predict.flushes import Flush, FlushQueue, share_behind
-from dliosim.plan.predict.queues import (
-    Floats,
-    Ints,
-    Rhythm,
-    StorageQueues,
-    draw_step_times,
-    mean_latency,
-    sum_latencies,
-    wait_of_calls,
-)
+from dliosim.plan.predict.queues import Floats, Ints
 
 #: Shuffles of samples after which the files of a step are random.
 _SHUFFLED = ("globally", "within shard")
@@ -105,7 +97,7 @@ def run_epoch(
         counter = step * job.ranks + rank
         ended = ended + _draw_compute(loop, compute, counter)
         if storage is not None and storage.step_time:
-            ended += draw_step_times(storage, own, counter)
+            ended += queues.draw_step_times(storage, own, counter)
         if every and (step + 1) % every == 0:
             ended = np.full(job.ranks, ended.max())
         saving.begin_due(step + 1, float(ended.max()))
@@ -125,7 +117,7 @@ def _make_reads(
         return lambda step, begun, saving: begun
     rank = np.arange(job.ranks)
     node = rank // node_ranks
-    queues = StorageQueues(storage, int(node[-1]) + 1, demand.servers)
+    serving = queues.StorageQueues(storage, int(node[-1]) + 1, demand.servers)
     together = loop.access.readers if loop.access.by == "sample" else 1  # readers of a batch
     requests = demand.requests / together
     width = _count_files(loop, dataset) - 1 + storage.count_servers(mean_file_size(dataset))
@@ -146,16 +138,18 @@ def _make_reads(
         size = _draw_sizes(demand, sizes, counter)
         server = None if uses_all_servers else find_file(step, rank) % storage.servers.number
         draws = uniforms(latencies, (counter[:, None] * together + np.arange(together)).ravel())
-        longest = sum_latencies(storage, requests, draws).reshape(-1, together).max(axis=1)  # of the slowest reader
+        longest = (
+            queues.sum_latencies(storage, requests, draws).reshape(-1, together).max(axis=1)
+        )  # of the slowest reader
         latency: Floats = longest / max(requests, 1.0) + storage.call_time  # of a request
         # All files of a batch are opened before the first is read.
         ready = begun
         if opens:
             fresh = find_share(step)
-            queued = queues.open(begun, demand.opens * fresh) + min(opens * fresh, 1.0) * latency
+            queued = serving.open(begun, demand.opens * fresh) + min(opens * fresh, 1.0) * latency
             taken = served_opens + draw(opening, opened, counter) + opens * latency
             ready = np.maximum(queued, begun + taken * fresh)
-        served = queues.read(ready, size, node, server, width)
+        served = serving.read(ready, size, node, server, width)
         wait = draw(waits, waited, counter)
         for flush, is_active in saving.list_active(begun):
             share = share_behind(flush, storage, server, width, storage.count_servers(demand.call))
@@ -196,14 +190,18 @@ def _wait_of_requests(wait: Distribution, number: float) -> Distribution:
     return Distribution("gamma", (mean * waiting, stdev * math.sqrt(waiting)))
 
 
-def _find_rhythm(loop: Loop, dataset: Dataset, demand: StepDemand, storage: StorageModel, customers: int) -> Rhythm:
+def _find_rhythm(
+    loop: Loop, dataset: Dataset, demand: StepDemand, storage: StorageModel, customers: int
+) -> queues.Rhythm:
     """Return the calls of some readers, one after the other in each batch."""
     draws = uniforms(key(0, "rhythm"), np.arange(_CALLS // customers * customers)).reshape(customers, -1)
-    latency = sum_latencies(storage, 1, draws) + storage.call_time
+    latency = queues.sum_latencies(storage, 1, draws) + storage.call_time
     hops = loop.shuffle.samples in _SHUFFLED
     part = demand.size / demand.samples if hops else mean_file_size(dataset)
     stripe = storage.stripe.size if storage.stripe is not None else part
-    return Rhythm(latency, max(round(demand.calls), 1), max(round(min(part, stripe) / max(demand.call, 1.0)), 1), hops)
+    return queues.Rhythm(
+        latency, max(round(demand.calls), 1), max(round(min(part, stripe) / max(demand.call, 1.0)), 1), hops
+    )
 
 
 def wait_of_call(
@@ -228,7 +226,7 @@ def wait_of_call(
     ):
         few = not together and 2 <= customers <= _FEW
         rhythm = _find_rhythm(loop, dataset, demand, storage, round(customers)) if few else None
-        wait = wait_of_calls(service, think, customers, number, rhythm)
+        wait = queues.wait_of_calls(service, think, customers, number, rhythm)
         mean, stdev, *_ = (*wait.parameters, 0.0)
         waits.append((max(mean + service - alone, 0.0), stdev))
     mean, stdev = max(waits)
@@ -249,7 +247,7 @@ def _wait_of_open(
     def think(whole: float) -> float:
         return _time_between(loop, demand, storage, demand.opens, whole, reading, False)
 
-    return wait_of_calls(1 / storage.metadata, think, job.ranks * _count_lanes(loop), 1)
+    return queues.wait_of_calls(1 / storage.metadata, think, job.ranks * _count_lanes(loop), 1)
 
 
 def _time_between(
@@ -276,7 +274,7 @@ def _count_lanes(loop: Loop) -> int:
 
 def request_latency(storage: StorageModel) -> float:
     """Return the mean latency of a request, with the client's own time for it; s."""
-    return mean_latency(storage) + storage.call_time
+    return queues.mean_latency(storage) + storage.call_time
 
 
 def _compute_seconds(loop: Loop) -> float:
