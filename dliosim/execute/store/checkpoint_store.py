@@ -20,18 +20,9 @@ from types import TracebackType
 from dliosim.errors import HELP, ExecutionError, UsageError
 from dliosim.execute.io_errors import call_error, is_damage, unreadable_error, wrap_call
 from dliosim.execute.safe_open import write_file
+from dliosim.execute.store import manifest
 from dliosim.execute.store.locking import DirectoryLock
-from dliosim.execute.store.manifest import (
-    NAME,
-    CheckpointManifest,
-    encode_manifest,
-    has_complete_manifest,
-    load_manifest,
-    make_directory,
-    make_durable_directory,
-    sync_directory,
-    write_manifest,
-)
+from dliosim.execute.store.manifest import sync_directory
 from dliosim.measure.rank.meter import Stopwatch
 from dliosim.model import Split
 from dliosim.model.checkpoint import Commit
@@ -85,7 +76,7 @@ class CheckpointStore:
         also if the last number is already used.
         """
         with self._mutex:
-            make_durable_directory(self._base)
+            manifest.make_durable_directory(self._base)
             number = max(self._remove_unfinished(), self._last, above) + 1
             if number > _MOST:
                 raise ExecutionError(f"{self._base / str(_MOST)} has the highest number possible: move it away")
@@ -97,12 +88,12 @@ class CheckpointStore:
         An existing copy of that number is removed.
         """
         with self._mutex:
-            make_durable_directory(self._base)
+            manifest.make_durable_directory(self._base)
             self._remove_unfinished()
             _remove_checkpoint(self._base / f"{number:06d}")
             return self._make_directory(number, _ASIDE)
 
-    def commit(self, number: int, saved: CheckpointManifest) -> CommitTimes:
+    def commit(self, number: int, saved: manifest.CheckpointManifest) -> CommitTimes:
         """Make a written checkpoint complete in the way of `saved.commit`; from then on it counts.
 
         Its files are written, and synced if the checkpoint asks for it. Raises ExecutionError; the caller must
@@ -113,7 +104,11 @@ class CheckpointStore:
         times = CommitTimes()
         if saved.commit == "none":
             with Stopwatch(times, "manifest_ns"):
-                write_file(directory / NAME, [encode_manifest(directory, saved.manifest_content())], durable=False)
+                write_file(
+                    directory / manifest.NAME,
+                    [manifest.encode_manifest(directory, saved.manifest_content())],
+                    durable=False,
+                )
         else:
             with Stopwatch(times, "sync_ns"):
                 for folder in sorted({name.rpartition("/")[0] for name in saved.files} - {""}):
@@ -123,7 +118,7 @@ class CheckpointStore:
                     sync_directory(directory)
                     sync_directory(self._base)
             with Stopwatch(times, "manifest_ns"):
-                write_manifest(directory, saved.manifest_content())
+                manifest.write_manifest(directory, saved.manifest_content())
         if saved.commit == "rename":
             with Stopwatch(times, "rename_ns"), wrap_call("rename", directory):
                 directory.rename(final)
@@ -190,7 +185,7 @@ class CheckpointStore:
 
     def _make_directory(self, number: int, suffix: str) -> Path:
         directory = self._base / f"{number:06d}{suffix}"
-        make_directory(directory)
+        manifest.make_directory(directory)
         self._busy.add(number)
         self._last = max(self._last, number)
         return directory
@@ -274,7 +269,10 @@ def checkpoint_numbers(base: Path) -> list[int]:
 def list_data_files(base: Path) -> list[Path]:
     """Return all data files of the checkpoints under `base` with their final name."""
     return [
-        path for number in checkpoint_numbers(base) for path in _list_files(base / f"{number:06d}") if path.name != NAME
+        path
+        for number in checkpoint_numbers(base)
+        for path in _list_files(base / f"{number:06d}")
+        if path.name != manifest.NAME
     ]
 
 
@@ -298,7 +296,7 @@ def highest_number(base: Path) -> int:
 
 def find_newest_complete(
     base: Path, name: str, ranks: int, below: int | None = None, passed_over: Sequence[str] = ()
-) -> tuple[int, CheckpointManifest, list[str]]:
+) -> tuple[int, manifest.CheckpointManifest, list[str]]:
     """Return the number and manifest of the newest complete checkpoint, and why each newer one does not count.
 
     `below`: only checkpoints with a lower number, after that one proved damaged. `passed_over`: the notes on newer ones
@@ -311,7 +309,7 @@ def find_newest_complete(
             continue
         directory = checkpoint_directory(base, number)
         try:
-            saved = load_manifest(directory)
+            saved = manifest.load_manifest(directory)
             fault = saved.find_size_fault(directory)
             if fault is None:
                 return number, saved, notes
@@ -341,7 +339,7 @@ def find_other_writers(base: Path, name: str) -> Iterator[tuple[Path, Split]]:
     for other in sorted(base.parent.iterdir()) if base.parent.is_dir() else []:
         for number in checkpoint_numbers(other) if other != base else []:
             with suppress(ValueError):
-                saved = load_manifest(other / f"{number:06d}")
+                saved = manifest.load_manifest(other / f"{number:06d}")
                 if saved.name == name:
                     yield other, saved.split
                     break
@@ -350,7 +348,7 @@ def find_other_writers(base: Path, name: str) -> Iterator[tuple[Path, Split]]:
 def _is_complete(directory: Path) -> bool:
     """Return whether a checkpoint is certainly complete."""
     try:
-        return load_manifest(directory).find_size_fault(directory) is None
+        return manifest.load_manifest(directory).find_size_fault(directory) is None
     except (OSError, ValueError):
         return False  # it does not count, so no older one is deleted
 
@@ -376,7 +374,7 @@ def is_unfinished(directory: Path) -> bool:
 
     A directory with any other damage stays: a user may still want the files next to the manifest.
     """
-    return directory.is_dir() and not directory.is_symlink() and not has_complete_manifest(directory)
+    return directory.is_dir() and not directory.is_symlink() and not manifest.has_complete_manifest(directory)
 
 
 def _list_files(directory: Path) -> list[Path]:

@@ -18,20 +18,7 @@ from mpi4py import MPI
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.contract import allocate
 from dliosim.execute.backends.registry import Backend, make_writer
-from dliosim.execute.testing.contract_fixtures import (
-    BATCHES,
-    FILES,
-    SIZE,
-    Rows,
-    begin_batches,
-    call_contents,
-    fixture_name,
-    make_calls,
-    make_reader,
-    open_batches,
-    random_steps,
-    write_files,
-)
+from dliosim.execute.testing import contract_fixtures as fixtures
 from dliosim.measure.rank.histogram import Histogram
 from dliosim.measure.rank.meter import MeterGroup
 from dliosim.model import Access
@@ -77,20 +64,20 @@ def check_reading(backend: Backend, access: Access, directory: Path) -> None:
 
     For `access` without `transfer`, so that a call is a sample.
     """
-    contents, handles = write_files(directory), _count_descriptors()
-    one, into = make_reader(backend, access, directory), allocate(200_000)
+    contents, handles = fixtures.write_files(directory), _count_descriptors()
+    one, into = fixtures.make_reader(backend, access, directory), allocate(200_000)
     for _ in range(2):
         one.begin_epoch()
-        for rows in BATCHES:
+        for rows in fixtures.BATCHES:
             into[:] = b"\xa5" * len(into)
             size = sum(row[2] for row in rows)
-            assert one.read(make_calls([rows]), into) == size, "a read returns the bytes of its calls"
-            assert into[:size] == call_contents(contents, rows), "the bytes of each call are where it says"
+            assert one.read(fixtures.make_calls([rows]), into) == size, "a read returns the bytes of its calls"
+            assert into[:size] == fixtures.call_contents(contents, rows), "the bytes of each call are where it says"
             assert into[size : size + 4096] == b"\xa5" * 4096, "nothing else is written to"
         one.end_epoch()
-    meter, calls = one.meter, sum(map(len, BATCHES))
-    assert meter.moved == 2 * sum(row[2] for rows in BATCHES for row in rows), "`moved` counts the bytes read"
-    opens = {"each sample": 2 * calls, "each epoch": 2 * FILES, "once": FILES}[access.open]
+    meter, calls = one.meter, sum(map(len, fixtures.BATCHES))
+    assert meter.moved == 2 * sum(row[2] for rows in fixtures.BATCHES for row in rows), "`moved` counts the bytes read"
+    opens = {"each sample": 2 * calls, "each epoch": 2 * fixtures.FILES, "once": fixtures.FILES}[access.open]
     assert meter.opens == opens, f"`open {access.open}` opens {opens} times, not {meter.opens}"
     assert meter.open_ns > 0, "`open_ns` is the time that opening took"
     assert 0 < meter.calls <= 2 * calls, "`calls` counts calls"
@@ -106,25 +93,25 @@ def check_reading(backend: Backend, access: Access, directory: Path) -> None:
 def check_lifetime(backend: Backend, access: Access, directory: Path) -> None:
     """Check that a replaced file is seen when `open` says so: by the next sample, or the next epoch."""
     rows, into = [(0, 10, 500), (1, 0, 500)], allocate(1000)
-    old = write_files(directory)
-    one = make_reader(backend, access, directory)
+    old = fixtures.write_files(directory)
+    one = fixtures.make_reader(backend, access, directory)
 
     def read() -> bytes:
-        one.read(make_calls([rows]), into)
+        one.read(fixtures.make_calls([rows]), into)
         return bytes(into)
 
     one.begin_epoch()
-    assert read() == call_contents(old, rows)
+    assert read() == fixtures.call_contents(old, rows)
     new = [content[::-1] for content in old]
     for file, content in enumerate(new):
         aside = directory / "aside"
         aside.write_bytes(content)
-        aside.rename(directory / fixture_name(file))
+        aside.rename(directory / fixtures.fixture_name(file))
     by_sample = access.open == "each sample"
-    assert read() == call_contents(new if by_sample else old, rows), f"`open {access.open}` within an epoch"
+    assert read() == fixtures.call_contents(new if by_sample else old, rows), f"`open {access.open}` within an epoch"
     one.end_epoch()
     one.begin_epoch()
-    assert read() == call_contents(old if access.open == "once" else new, rows), (
+    assert read() == fixtures.call_contents(old if access.open == "once" else new, rows), (
         f"`open {access.open}` in the next epoch"
     )
     one.end_epoch()
@@ -133,17 +120,17 @@ def check_lifetime(backend: Backend, access: Access, directory: Path) -> None:
 
 def check_truncated(backend: Backend, access: Access, directory: Path) -> list[ExecutionError]:
     """Check that a call that meets the end of its file is an error [R401] with file and offset; return the errors."""
-    write_files(directory)
-    os.truncate(directory / fixture_name(1), 6000)
-    os.truncate(directory / fixture_name(3), 0)
+    fixtures.write_files(directory)
+    os.truncate(directory / fixtures.fixture_name(1), 6000)
+    os.truncate(directory / fixtures.fixture_name(3), 0)
     handles, found = _count_descriptors(), []
-    cases: list[Rows] = [[(0, 0, 10), (1, 4096, 4096), (0, 0, 10)], [(0, 0, 10), (1, 7000, 100)], [(3, 0, 1)]]
+    cases: list[fixtures.Rows] = [[(0, 0, 10), (1, 4096, 4096), (0, 0, 10)], [(0, 0, 10), (1, 7000, 100)], [(3, 0, 1)]]
     for rows in cases:
         file, offset, _ = rows[len(rows) // 2]
-        one = make_reader(backend, access, directory)
-        error = _catch_error(one.read, make_calls([rows]), allocate(5000))
+        one = fixtures.make_reader(backend, access, directory)
+        error = _catch_error(one.read, fixtures.make_calls([rows]), allocate(5000))
         assert error.code == "R401", f"a file that is too short has code R401: {error}"
-        _check_message(error, str(directory / fixture_name(file)), f"offset {offset}")
+        _check_message(error, str(directory / fixtures.fixture_name(file)), f"offset {offset}")
         one.close()
         found.append(error)
     assert _count_descriptors() <= handles, "files stay open after an error and `close`"
@@ -155,25 +142,27 @@ def check_missing(backend: Backend, access: Access, directory: Path) -> list[Exe
 
     The first two have code R401. Returns the errors.
     """
-    [content, *_] = write_files(directory)
+    [content, *_] = fixtures.write_files(directory)
     for file in (1, 2, 3):
-        (directory / fixture_name(file)).unlink()
-    (directory / fixture_name(2)).symlink_to(fixture_name(0))
-    (directory / fixture_name(3)).mkdir()
+        (directory / fixtures.fixture_name(file)).unlink()
+    (directory / fixtures.fixture_name(2)).symlink_to(fixtures.fixture_name(0))
+    (directory / fixtures.fixture_name(3)).mkdir()
     handles, into, found = _count_descriptors(), allocate(30), []
     for file in (1, 2, 3):
-        one = make_reader(backend, access, directory)
-        calls = make_calls([[(0, 0, 10), (file, 0, 10), (0, 0, 10)]])
+        one = fixtures.make_reader(backend, access, directory)
+        calls = fixtures.make_calls([[(0, 0, 10), (file, 0, 10), (0, 0, 10)]])
         error = _catch_error(one.read, calls, into)
         assert error.code == "R401" or file == 3, f"data that are not what was prepared have code R401: {error}"
-        _check_message(error, str(directory / fixture_name(file)))
-        assert one.read(make_calls([[(0, 5, 10)]]), into) == 10, "no earlier call is still running after an error"
+        _check_message(error, str(directory / fixtures.fixture_name(file)))
+        assert one.read(fixtures.make_calls([[(0, 5, 10)]]), into) == 10, (
+            "no earlier call is still running after an error"
+        )
         assert into[:10] == content[5:15], "the reader can continue with the files that are there"
         one.close()
         found.append(error)
     assert _count_descriptors() <= handles, "files stay open after an error and `close`"
-    (directory / fixture_name(2)).unlink()
-    (directory / fixture_name(3)).rmdir()
+    (directory / fixtures.fixture_name(2)).unlink()
+    (directory / fixtures.fixture_name(3)).rmdir()
     return found
 
 
@@ -181,21 +170,21 @@ def check_missing(backend: Backend, access: Access, directory: Path) -> list[Exe
 
 
 def check_batches(
-    backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm, files: int = FILES
+    backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm, files: int = fixtures.FILES
 ) -> dict[str, str]:
     """Check that two epochs are whole, batch by batch, with any threads; return the hints that files were opened with.
 
     With one file, all ranks share it. Collective.
     """
-    contents = write_files(directory, comm)[:files]
-    steps = random_steps(comm.rank, files)
-    calls = make_calls(steps)
-    with open_batches(backend, access, directory, calls, comm, files == 1) as batches:
+    contents = fixtures.write_files(directory, comm)[:files]
+    steps = fixtures.random_steps(comm.rank, files)
+    calls = fixtures.make_calls(steps)
+    with fixtures.open_batches(backend, access, directory, calls, comm, files == 1) as batches:
         for _ in range(2):
-            begin_batches(batches, access, calls, comm)
+            fixtures.begin_batches(batches, access, calls, comm)
             for step, rows in enumerate(steps):
                 slot, got = batches.wait(step)
-                whole = call_contents(contents, rows)
+                whole = fixtures.call_contents(contents, rows)
                 assert got == len(whole), f"step {step} has {got} bytes, not {len(whole)}"
                 assert slot[:got] == whole, f"the bytes of step {step}"
             batches.end()
@@ -215,11 +204,11 @@ def check_batches(
 
 def check_stopping_early(backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm) -> None:
     """Check that an epoch may end at any step, and another may follow. Collective."""
-    write_files(directory, comm)
-    calls = make_calls(random_steps(comm.rank, 1))
-    with open_batches(backend, access, directory, calls, comm) as batches:
+    fixtures.write_files(directory, comm)
+    calls = fixtures.make_calls(fixtures.random_steps(comm.rank, 1))
+    with fixtures.open_batches(backend, access, directory, calls, comm) as batches:
         for _ in range(2):
-            begin_batches(batches, access, calls, comm)
+            fixtures.begin_batches(batches, access, calls, comm)
             batches.wait(0)
             assert batches.run(lambda: comm.rank) == comm.rank
             batches.end()
@@ -232,13 +221,13 @@ def check_cut_batch(
 
     Returns the error, on the last rank. Collective.
     """
-    write_files(directory, comm)
+    fixtures.write_files(directory, comm)
     last = comm.rank == comm.size - 1
-    rows = [(0, 0, 100), (0, SIZE - 50, 100)] if last else [(0, 0, 100)]
-    calls = make_calls([[(0, 5, 10)], rows, [(0, 9, 10)], []])
+    rows = [(0, 0, 100), (0, fixtures.SIZE - 50, 100)] if last else [(0, 0, 100)]
+    calls = fixtures.make_calls([[(0, 5, 10)], rows, [(0, 9, 10)], []])
     failures = {}
-    with open_batches(backend, access, directory, calls, comm) as batches:
-        begin_batches(batches, access, calls, comm)
+    with fixtures.open_batches(backend, access, directory, calls, comm) as batches:
+        fixtures.begin_batches(batches, access, calls, comm)
         for step in range(4):
             try:
                 batches.wait(step)
@@ -248,7 +237,7 @@ def check_cut_batch(
     assert list(failures) == ([1] if last else []), f"steps {list(failures)} failed"
     for failure in failures.values():
         assert failure.code == "R401", f"a file that is too short has code R401: {failure}"
-        _check_message(failure, fixture_name(0), f"offset {SIZE - 50}")
+        _check_message(failure, fixtures.fixture_name(0), f"offset {fixtures.SIZE - 50}")
     return tuple(failures.values())
 
 

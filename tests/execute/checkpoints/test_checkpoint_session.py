@@ -220,7 +220,7 @@ def test_what_cannot_be_made_complete_is_abandoned(tmp_path: Path, monkeypatch: 
     def full(*arguments: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dliosim.execute.store.checkpoint_store.write_manifest", full)
+    monkeypatch.setattr("dliosim.execute.store.manifest.write_manifest", full)
     match = "could not complete checkpoint `c`"
     with pytest.raises(ExecutionError, match=match) as caught, CheckpointSession(own, [STAGED]) as running:
         running.save(STAGED)

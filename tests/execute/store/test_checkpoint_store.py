@@ -159,14 +159,14 @@ def test_a_manifest_that_ends_in_the_middle_was_never_finished_and_another_one_i
 
 def test_what_is_known_to_be_finished_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    look = checkpoint_store.has_complete_manifest
+    look = manifest.has_complete_manifest
 
     def looked_at(directory: Path) -> bool:
         seen.append(directory.name)
         return look(directory)
 
     saved(tmp_path)
-    monkeypatch.setattr(checkpoint_store, "has_complete_manifest", looked_at)
+    monkeypatch.setattr(manifest, "has_complete_manifest", looked_at)
     store = CheckpointStore(tmp_path)
     for _ in range(3):
         store.commit(written(store), described(tmp_path, (3, 5)))
