@@ -46,14 +46,10 @@ class Choices:
             self._active.pop()
         word = follow_reference(self.scope.params, selector.value)
         if word.text not in rows:
-            raise mistake(
-                "E113",
-                f"`{selector.name}` is {_list_words(list(rows))}, and not `{word.text}`",
-                word,
-                f"expected {_list_words(list(rows))}",
-                more=[Label(param.value, "the values that there are")],
-                hint=suggest_word(word.text, rows) or f"write `-D {selector.name}={next(iter(rows))}`",
-            )
+            listed, more = _list_words(list(rows)), [Label(param.value, "the values that there are")]
+            text = f"`{selector.name}` is {listed}, and not `{word.text}`"
+            hint = suggest_word(word.text, rows) or f"write `-D {selector.name}={next(iter(rows))}`"
+            raise mistake("E113", text, word, f"expected {listed}", more=more, hint=hint)
         self._check_kinds(rows)
         is_own = param.value is param.default
         param.value = rows[word.text]

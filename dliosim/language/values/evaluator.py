@@ -14,6 +14,7 @@ from dliosim.language.source import SourceText, Span
 from dliosim.language.syntax.ast import MAX_CHAIN, Param, follow_reference
 from dliosim.language.syntax.parser import SyntaxNode, parse
 from dliosim.language.values import quantities
+from dliosim.language.values.quantities import Value
 from dliosim.model import Distribution, Job, Split
 from dliosim.units import COUNT, SIZE, TIME, UNITS, Dimension, parse_number
 
@@ -42,8 +43,8 @@ class Scope:
     split: Split | None = None
     #: whether paths are written as they are, in this locale; not in the description of data that exist already
     writes_paths: bool = True
-    _values: dict[str, quantities.Value] = field(default_factory=dict)
-    _evaluated: dict[Span, quantities.Value] = field(default_factory=dict)
+    _values: dict[str, Value] = field(default_factory=dict)
+    _evaluated: dict[Span, Value] = field(default_factory=dict)
     _active: list[str] = field(default_factory=list)
     _depth: int = 0
 
@@ -100,7 +101,7 @@ class Scope:
 
     # ---- values ---------------------------------------------------------------------------------------------------
 
-    def value(self, node: SyntaxNode) -> quantities.Value:
+    def value(self, node: SyntaxNode) -> Value:
         """Return the value of an expression; raise Mistake (E101, E111, E113) if it has none."""
         if self._depth >= MAX_DEPTH:
             raise mistake("E113", "an expression nested too deeply", node.span, f"over {MAX_DEPTH} levels")
@@ -111,18 +112,18 @@ class Scope:
             self._depth -= 1
         return self._check_bits(found)
 
-    def _number(self, node: SyntaxNode) -> quantities.Value:
+    def _number(self, node: SyntaxNode) -> Value:
         try:
             amount = parse_number(node.children[0].text)
         except ValueError as error:
             raise mistake("E113", "a number too large to read", node.span, str(error)) from None
         factor, dimension = UNITS[node.children[1].text] if len(node.children) > 1 else (Fraction(1), COUNT)
-        return quantities.Value(amount * factor, dimension, node.span)
+        return Value(amount * factor, dimension, node.span)
 
-    def _reference(self, node: SyntaxNode) -> quantities.Value:
+    def _reference(self, node: SyntaxNode) -> Value:
         name = node.text[1:]
         if name in self._builtins():
-            return quantities.Value(Fraction(self._builtins()[name]), COUNT, node.span)
+            return Value(Fraction(self._builtins()[name]), COUNT, node.span)
         if name not in self._values:
             param = self.find_param(node.span)
             try:
@@ -141,28 +142,24 @@ class Scope:
                 self._active.pop()
         self.used.add(name)
         found = self._values[name]
-        return quantities.Value(found.amount, found.dimension, node.span)
+        return Value(found.amount, found.dimension, node.span)
 
-    def _negative(self, node: SyntaxNode) -> quantities.Value:
+    def _negative(self, node: SyntaxNode) -> Value:
         inner = self.value(node.children[1])
-        return quantities.Value(-inner.amount, inner.dimension, node.span)
+        return Value(-inner.amount, inner.dimension, node.span)
 
-    def _sum(self, node: SyntaxNode) -> quantities.Value:
+    def _sum(self, node: SyntaxNode) -> Value:
         total = self.value(node.children[0])
         for operator, operand in zip(node.children[1::2], node.children[2::2], strict=True):
             term = self.value(operand)
             if term.dimension != total.dimension:
                 what = "add" if operator.kind == "PLUS" else "subtract"
                 raise quantities.dimension_mistake(f"cannot {what} {term.dimension} and {total.dimension}", term, total)
-            sign = 1 if operator.kind == "PLUS" else -1
-            total = self._check_bits(
-                quantities.Value(
-                    total.amount + sign * term.amount, total.dimension, quantities.join_spans(total.span, term.span)
-                )
-            )
+            amount = total.amount + (term.amount if operator.kind == "PLUS" else -term.amount)
+            total = self._check_bits(Value(amount, total.dimension, quantities.join_spans(total.span, term.span)))
         return total
 
-    def _product(self, node: SyntaxNode) -> quantities.Value:
+    def _product(self, node: SyntaxNode) -> Value:
         total = self.value(node.children[0])
         for operator, operand in zip(node.children[1::2], node.children[2::2], strict=True):
             factor = self.value(operand)
@@ -173,27 +170,25 @@ class Scope:
                 raise mistake("E113", "division by zero", factor.span, "this is 0")
             else:
                 amount, power = total.amount / factor.amount, -1
-            total = self._check_bits(
-                quantities.Value(amount, quantities.combine_dimensions(total.dimension, factor.dimension, power), span)
-            )
+            dimension = quantities.combine_dimensions(total.dimension, factor.dimension, power)
+            total = self._check_bits(Value(amount, dimension, span))
         return total
 
-    def _check_bits(self, value: quantities.Value) -> quantities.Value:
+    def _check_bits(self, value: Value) -> Value:
         if max(value.amount.numerator.bit_length(), value.amount.denominator.bit_length()) > MAX_BITS:
             raise mistake("E113", "a number too large to work with", value.span, f"over {MAX_BITS} bits")
         return value
 
-    def _call(self, node: SyntaxNode) -> quantities.Value:
+    def _call(self, node: SyntaxNode) -> Value:
         name, operands = node.children[0].text, [self.value(child) for child in node.children[1:]]
         first = operands[0]
         if name in ("min", "max"):
             for operand in operands[1:]:
                 if operand.dimension != first.dimension:
-                    raise quantities.dimension_mistake(
-                        f"`{name}` of {operand.dimension} and {first.dimension}", operand, first
-                    )
+                    message = f"`{name}` of {operand.dimension} and {first.dimension}"
+                    raise quantities.dimension_mistake(message, operand, first)
             amounts = [operand.amount for operand in operands]
-            return quantities.Value(min(amounts) if name == "min" else max(amounts), first.dimension, node.span)
+            return Value(min(amounts) if name == "min" else max(amounts), first.dimension, node.span)
         if len(operands) != 1:
             raise mistake("E003", f"`{name}` takes one value, not {len(operands)}", node.span)
         if name == "log2":
@@ -201,18 +196,15 @@ class Scope:
                 raise mistake("E111", f"`log2` of {first.dimension}", first.span, "a count is needed here")
             if first.amount <= 0:
                 raise mistake("E113", f"`log2` of {first}", first.span, "must be above 0")
-            return quantities.Value(quantities.log2(first.amount), COUNT, node.span)
+            return Value(quantities.log2(first.amount), COUNT, node.span)
         if first.dimension not in (COUNT, SIZE):
             raise mistake("E111", f"`{name}` of {first.dimension}", first.span, "a count or a size is needed here")
-        return quantities.Value(
-            Fraction(math.floor(first.amount) if name == "floor" else math.ceil(first.amount)),
-            first.dimension,
-            node.span,
-        )
+        whole = math.floor(first.amount) if name == "floor" else math.ceil(first.amount)
+        return Value(Fraction(whole), first.dimension, node.span)
 
     # ---- what settings need ---------------------------------------------------------------------------------------
 
-    def require_dimension(self, node: SyntaxNode, dimension: Dimension) -> quantities.Value:
+    def require_dimension(self, node: SyntaxNode, dimension: Dimension) -> Value:
         """Return a value of the dimension that a setting needs; E111 for another one."""
         found = self.value(node)
         if found.dimension != dimension:
@@ -259,7 +251,7 @@ class Scope:
 
     # ---- parameters -----------------------------------------------------------------------------------------------
 
-    def param_value(self, param: Param) -> quantities.Value:
+    def param_value(self, param: Param) -> Value:
         """Return the value of a parameter; raise Mistake if it is no quantity."""
         if param.value not in self._evaluated:
             self._evaluated[param.value] = self.value(parse("sum", param.value))
@@ -286,28 +278,15 @@ class Scope:
                 " ".join(place.text.split()) for place in (param.value, follow_reference(self.params, param.value))
             }
             if texts.isdisjoint(accepted) and not self._is_in_domain(param, domain):
-                raise mistake(
-                    "E113",
-                    f"`{param.name}` cannot be `{param.value.text}`",
-                    param.value,
-                    "not in the domain",
-                    more=[Label(domain.span, "the values it may have")],
-                )
+                raise _domain_mistake(param, domain, f"`{param.value.text}`", "the values it may have")
             return
         low, high = (self.value(child) for child in domain.children)
         found = self.param_value(param)
         if found.dimension != low.dimension or low.dimension != high.dimension:
-            raise quantities.dimension_mistake(
-                f"`{param.name}` is {found.dimension}, its domain is {low.dimension}", found, low
-            )
+            message = f"`{param.name}` is {found.dimension}, its domain is {low.dimension}"
+            raise quantities.dimension_mistake(message, found, low)
         if not low.amount <= found.amount <= high.amount:
-            raise mistake(
-                "E113",
-                f"`{param.name}` cannot be {found}",
-                param.value,
-                "not in the domain",
-                more=[Label(domain.span, f"{low} to {high}")],
-            )
+            raise _domain_mistake(param, domain, f"{found}", f"{low} to {high}")
 
     def has_kind_of(self, param: Param, text: str) -> bool:
         """Return whether a text has the dimension that the default of a parameter has."""
@@ -339,8 +318,13 @@ class Scope:
         return found.dimension
 
 
+def _domain_mistake(param: Param, domain: SyntaxNode, value: str, accepted: str) -> Mistake:
+    more = [Label(domain.span, accepted)]
+    return mistake("E113", f"`{param.name}` cannot be {value}", param.value, "not in the domain", more=more)
+
+
 _UNIT_HELP: Final = {SIZE: "sizes are written as 4 KiB or 1.5 MB", TIME: "times are written as 10 ms, 1.5 s or 2 min"}
-_OPERATIONS: Final[dict[str, Callable[[Scope, SyntaxNode], quantities.Value]]] = {
+_OPERATIONS: Final[dict[str, Callable[[Scope, SyntaxNode], Value]]] = {
     "number": Scope._number,
     "param_ref": Scope._reference,
     "negative": Scope._negative,

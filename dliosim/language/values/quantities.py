@@ -86,11 +86,9 @@ def range_mistake(value: Value, bounds: str) -> Mistake:
 
 def join_spans(left: Span, right: Span) -> Span:
     """Return the span from the first of two spans to the last; the left one if they are in two files."""
-    return (
-        Span(left.source, min(left.start, right.start), max(left.end, right.end))
-        if left.source is right.source
-        else left
-    )
+    if left.source is not right.source:
+        return left
+    return Span(left.source, min(left.start, right.start), max(left.end, right.end))
 
 
 def log2(amount: Fraction) -> Fraction:
