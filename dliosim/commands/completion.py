@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Final
 
@@ -10,22 +11,8 @@ from dliosim.commands.command_line.parser import make_parser
 from dliosim.commands.command_line.pattern_files import list_names
 from dliosim.errors import HELP, UsageError, install_hint
 
-#: Completes a pattern: the names at the time when the script is made, and files.
-_PATTERNS: Final = {
-    "bash": """\
-_dliosim_patterns() {{
-    compgen -W "{names}" -- "$1"
-    compgen -f -X '!*.dlio' -- "$1"
-    compgen -d -S / -- "$1"
-}}
-""",
-    "zsh": """\
-_dliosim_patterns() {{
-    compadd {names}
-    _files -g '*.dlio'
-}}
-""",
-}
+#: Complete a pattern: the names at the time when the script is made, in place of `NAMES`, and files.
+_PATTERNS: Final = {shell: Path(__file__).with_name(f"patterns.{shell}") for shell in ("bash", "zsh")}
 
 
 def completion_command(parsed: SimpleNamespace) -> int:
@@ -35,14 +22,8 @@ def completion_command(parsed: SimpleNamespace) -> int:
     except ImportError as error:
         raise UsageError(f"completion needs shtab{HELP}{install_hint('completion')}") from error
     pattern = dict.fromkeys(_PATTERNS, "_dliosim_patterns")
-    completions = {
-        "PATTERN": pattern,
-        "CODE|PATTERN": pattern,
-        "PATTERN|FILE": pattern,
-        "FILE": shtab.FILE,
-        "TRACE": shtab.FILE,
-    }
-    completions |= dict.fromkeys(("DIR", "RESULTS"), shtab.DIRECTORY)
-    preamble = _PATTERNS[parsed.shell].format(names=" ".join(list_names()))
+    completions = dict.fromkeys(("PATTERN", "CODE|PATTERN", "PATTERN|FILE"), pattern)
+    completions |= dict.fromkeys(("FILE", "TRACE"), shtab.FILE) | dict.fromkeys(("DIR", "RESULTS"), shtab.DIRECTORY)
+    preamble = _PATTERNS[parsed.shell].read_text(encoding="utf-8").replace("NAMES", " ".join(list_names()))
     sys.stdout.write(shtab.complete(make_parser(completions), parsed.shell, preamble=preamble))
     return 0

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
-from dliosim.commands.command_line import descriptions
 from dliosim.commands.command_line import option_types as types
 from dliosim.dlio import ENDINGS
 from dliosim.dlio.known_keys import VERSIONS
@@ -97,7 +96,6 @@ class Command:
     help: str  #: line of `dliosim --help`
     example: str  #: line to type
     options: tuple[Option, ...]  #: options and arguments, in the order of `--help`
-    description: str | None = None  #: text of its own `--help`; several lines are printed as they stand
     find_contradiction: Callable[[SimpleNamespace], str] = lambda parsed: ""  #: returns which options contradict, or ""
 
 
@@ -139,15 +137,16 @@ _PATTERN_HELP: Final = (
 )
 _PATTERN: Final = _option("pattern PATTERN", _PATTERN_HELP)
 
+
+def _define(text: str) -> Option:
+    return _option("-D NAME=VALUE", f"{text}; may be given several times", dest="define", action="append", default=[])
+
+
 #: Values of the pattern's parameters, and its roots.
 _VALUES: Final = (
-    _option(
-        "-D NAME=VALUE",
+    _define(
         "a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0, "
-        '-D universe.layout="shared file"); may be given several times',
-        dest="define",
-        action="append",
-        default=[],
+        '-D universe.layout="shared file")'
     ),
     _option("--dir DIR", "where data are stored (default: ./dliosim-data)", default=DATA_DIRECTORY),
     _option("--root NAME=DIR", "another tier, for `root NAME` in a pattern", action="append", default=[]),
@@ -294,7 +293,6 @@ COMMANDS: Final = {
             *_failures("as long as the restores of this run, else as its saves"),
             *_STALLS,
         ),
-        descriptions.RUN,
         find_contradiction=_find_run_contradiction,
     ),
     "compare": Command(
@@ -334,14 +332,12 @@ COMMANDS: Final = {
             _JSON,
             *_STALLS,
         ),
-        descriptions.COMPARE,
     ),
     "verify": Command(
         "commands.verify:VerifyCommand",
         "say whether the data on storage are still what was written",
         "dliosim verify dliosim-data",
         (_option("place DIR", "a directory of --dir or --root, or of one data set or checkpoint"), *_STALLS),
-        descriptions.VERIFY,
     ),
     "check": Command(
         "commands.check_plan_explain:check_command",
@@ -442,13 +438,9 @@ COMMANDS: Final = {
         "mpiexec -n 4 dliosim calibrate --dir /scratch/me -o here.dlio",
         (
             _option("-o FILE", "the file with the description; as -o here.dlio", required=True),
-            _option(
-                "-D NAME=VALUE",
+            _define(
                 "MiB that each rank reads in large reads (-D large=1_024), or a setting of the storage of --storage "
-                '(-D scratch.latency="1 ms"); may be given several times',
-                dest="define",
-                action="append",
-                default=[],
+                '(-D scratch.latency="1 ms")'
             ),
             _VALUES[1],
             _option("--storage FILE", "no I/O: calibrate on a described storage, to see what is found of it"),
@@ -496,7 +488,6 @@ COMMANDS: Final = {
             _PAGE,
             _option("--png DIR", "write each picture into DIR, as PNG and as SVG"),
         ),
-        descriptions.REPORT,
         find_contradiction=_find_report_contradiction,
     ),
     "audit": Command(
@@ -523,7 +514,6 @@ COMMANDS: Final = {
             _PAGE,
             _option("--explain NAME", "say what an insight means, where its threshold is from, and what to try"),
         ),
-        descriptions.ANALYZE,
         find_contradiction=_find_analyze_contradiction,
     ),
     "trace": Command(
@@ -550,7 +540,6 @@ COMMANDS: Final = {
                 ".dxt.txt); as -o events.csv",
             ),
         ),
-        descriptions.TRACE,
     ),
     "new": Command(
         "commands.new_pattern:new_command",
@@ -569,13 +558,6 @@ COMMANDS: Final = {
             _flag("--keep-names", "write names of the files of a trace in comments; without it no name leaves a site"),
             _flag("--generated", "make data like the files of --from, so that layout, chunks and format can vary"),
         ),
-        "Writes NAME.dlio, with the lines that most patterns have and what else each may be. Nothing is ever "
-        "overwritten.\n\n  dliosim new mine                     a commented template\n"
-        "  dliosim new mine --from cosmoflow    a copy, to change\n"
-        "  dliosim new mine --from data/a.h5    one that reads your files\n"
-        "  dliosim new mine --from data --generated  one that makes data like them\n"
-        "  dliosim new mine --from job.pfw.gz   one that does what this job did\n"
-        "  dliosim new mine --from on2 --from on4  one for any number of ranks",
     ),
     "import": Command(
         "commands.new_pattern:import_command",
@@ -589,7 +571,6 @@ COMMANDS: Final = {
             _flag("--from-files", "read the files that DLIO has written, instead of writing some like them"),
             _option("-o --output FILE.dlio", "where the pattern goes (default: it is printed)"),
         ),
-        descriptions.IMPORT,
     ),
     "explain": Command(
         "commands.check_plan_explain:explain_command",

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from textwrap import fill, wrap
 from types import SimpleNamespace
 from typing import Final, NoReturn
@@ -23,24 +24,8 @@ _FIRST: Final = ("patterns", "run", "report")
 #: The commands that take a workload file of DLIO in place of a pattern.
 _IMPORTING: Final = ("run", "plan", "size", "check", "compare", "explain")
 
-_HELP: Final = """\
-usage: dliosim COMMAND ...
-
-Simulates the I/O of deep-learning jobs: real files, MPI ranks, no framework.
-
-Begin with these three:
-
-{first}
-The others:
-
-{others}
-`dliosim COMMAND --help` lists the options of a command, each with an example.
-`dliosim --version` prints the version.
-
-Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect`
-line was missed (`run --strict`) or `audit --strict` objects, 130 Ctrl-C,
-143 SIGTERM.
-"""
+#: Texts of --help: of the whole program, and what stands above the options of commands that say more than a line.
+_TEXTS: Final = Path(__file__).with_name("descriptions")
 
 #: The option that all commands have.
 _COLOUR: Final = "when to print colours (default auto: on a terminal, unless NO_COLOR is set)"
@@ -76,7 +61,8 @@ class _MainParser(_Parser):
     def format_help(self) -> str:
         """Return the commands, those of a newcomer first, each with an example."""
         others = [name for name in COMMANDS if name not in _FIRST]
-        return insert_program(_HELP.format(first=_format_commands(_FIRST), others=_format_commands(others)))
+        text = (_TEXTS / "dliosim.txt").read_text(encoding="utf-8")
+        return insert_program(text.format(first=_format_commands(_FIRST), others=_format_commands(others)))
 
 
 def make_parser(completions: Mapping[str, object] | None = None, only: str = "") -> argparse.ArgumentParser:
@@ -89,7 +75,7 @@ def make_parser(completions: Mapping[str, object] | None = None, only: str = "")
     parser.add_argument("--version", action="version", version=f"dliosim {dliosim.__version__}")
     parsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="dliosim", parser_class=_Parser)
     for name, command in {only: COMMANDS[only]}.items() if only else COMMANDS.items():
-        text = _describe(command)
+        text = _describe(name, command)
         own = parsers.add_parser(
             name, help=command.help, description=text, formatter_class=_Formatter, allow_abbrev=False
         )
@@ -140,9 +126,10 @@ def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return others, overrides
 
 
-def _describe(command: Command) -> str:
+def _describe(name: str, command: Command) -> str:
     """Return the text of a command's own --help: paragraphs of 79 columns, lines that are indented, and an example."""
-    text = command.description or f"{command.help[0].upper()}{command.help[1:]}."
+    file = _TEXTS / f"{name}.txt"
+    text = file.read_text(encoding="utf-8") if file.exists() else f"{command.help[0].upper()}{command.help[1:]}."
     text += "" if "\n  " in text else f"\n\n  {command.example}\n"
     parts = text.split("\n\n")
     return "\n\n".join(part if re.search(r"^ ", part, re.MULTILINE) else fill(part, 79) for part in parts)

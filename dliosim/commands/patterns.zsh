@@ -1,0 +1,4 @@
+_dliosim_patterns() {
+    compadd NAMES
+    _files -g '*.dlio'
+}
