@@ -21,7 +21,7 @@ def input_differences(runs: Sequence[RunSummary]) -> list[list[str]]:
         _name_patterns(runs),
         *([f"{name}={cell}" if cell != ABSENT else "" for cell in cells] for name, *cells in override_rows(runs)),
         *([f"--{option}" if getattr(run, option) else "" for run in runs] for option in ("null", "verify")),
-        [", ".join(dict.fromkeys(place.kind for place in run.environment.file_systems)) for run in runs],
+        [list_kinds(run) for run in runs],
     ]
     return [texts for texts in kinds if len(set(texts)) > 1]
 
@@ -32,6 +32,11 @@ def override_rows(runs: Sequence[RunSummary]) -> list[tuple[str, ...]]:
     names = dict.fromkeys(name for of_run in values for name in of_run)
     rows = [(name, *(of_run.get(name, ABSENT) for of_run in values)) for name in names]
     return [row for row in rows if len(set(row[1:])) > 1]
+
+
+def list_kinds(run: RunSummary) -> str:
+    """Return the kinds of the file systems of a run, each once."""
+    return ", ".join(dict.fromkeys(place.kind for place in run.environment.file_systems))
 
 
 def pattern_names(runs: Sequence[RunSummary]) -> list[str]:

@@ -18,7 +18,7 @@ from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, comp
 from dliosim.readable import ABSENT, hash_text, long_time, number, percent, seconds, size
 from dliosim.report.cells import percent_cell, rate_cell
 from dliosim.report.compare.tables import comparison_sections
-from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
+from dliosim.report.pattern_diff import line_rows, list_kinds, override_rows, pattern_names
 from dliosim.report.phase_titles import group_by, group_phases, name_epochs, title_of
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.run.answer_lines import answer_lines, device_share
@@ -144,10 +144,6 @@ def _pattern_rows(runs: Sequence[RunSummary]) -> _Rows:
     return rows if len(rows) <= _MOST_LINES else []
 
 
-def _kinds(run: RunSummary) -> str:
-    return ", ".join(dict.fromkeys(place.kind for place in run.environment.file_systems)) or ABSENT
-
-
 _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
     ("workload", lambda run: run.name),
     ("ranks", lambda run: str(run.ranks)),
@@ -156,7 +152,7 @@ _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
     ("more ranks than cores", lambda run: "yes" if run.environment.is_oversubscribed else "no"),
     ("load average before", lambda run: number(run.environment.load_average, 3)),
     ("MPI library", lambda run: run.environment.mpi_library),
-    ("file systems", _kinds),
+    ("file systems", lambda run: list_kinds(run) or ABSENT),
     ("options", lambda run: ", ".join(f"--{name}" for name in ("null", "verify") if getattr(run, name)) or ABSENT),
     ("described storage", lambda run: run.modelled or ABSENT),
     ("finished", lambda run: ", ".join(filter(None, ("no", run.partial.signal))) if run.partial else "yes"),

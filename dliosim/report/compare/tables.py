@@ -18,6 +18,7 @@ from dliosim.report.cells import count_cell, time_cell
 from dliosim.report.compare.notes import compose_notes
 from dliosim.report.compare.results import comparison_content
 from dliosim.report.first_lines import FirstRows, Row, first_lines, first_rows, fit_rows, name_forms, title_results
+from dliosim.report.phase_titles import group_by
 from dliosim.report.reader.results import ComparisonResult, SavedVariant, parse_comparison
 from dliosim.report.run.conditions import environment_rows
 from dliosim.report.text_table import WIDTH, Column, Table, align_rows, format_table, select_columns
@@ -250,10 +251,8 @@ def variant_legend(found: ComparisonResult) -> list[str]:
 
 def not_run_lines(found: ComparisonResult) -> list[str]:
     """Return the variants that did not run, by the reason."""
-    reasons: dict[str, list[str]] = {}
-    for one in found.not_run:
-        reasons.setdefault(one.reason, []).append(one.label)
-    return [f"not run: {reason}: {'; '.join(labels)}" for reason, labels in reasons.items()]
+    reasons = group_by(found.not_run, lambda one: one.reason)
+    return [f"not run: {reason}: {'; '.join(one.label for one in some)}" for reason, some in reasons.items()]
 
 
 def wrap_lines(lines: Sequence[str]) -> str:

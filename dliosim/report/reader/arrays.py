@@ -95,18 +95,15 @@ def read_rank_times(path: Path, loops: Sequence[LoopPhase], ranks: int) -> list[
     with _open_loops(path, loops) as groups:
         return [
             # Tool time is a remainder, and may be slightly below 0.
-            {name: group.array(name, (len(loop.epochs), ranks), -_LONGEST_NS, _LONGEST_NS) for name in TIME_COLUMNS}
-            for group, loop in zip(groups, loops, strict=True)
+            {name: group.array(name, (epochs, ranks), -_LONGEST_NS, _LONGEST_NS) for name in TIME_COLUMNS}
+            for group, epochs in groups
         ]
 
 
 def read_timelines(path: Path, loops: Sequence[LoopPhase], ranks: int) -> list[list[RecordedEpoch]]:
     """Return for each loop the recorded epochs; UsageError if the file does not fit results.json."""
     with _open_loops(path, loops) as groups:
-        return [
-            [_read_epoch(name, epoch, ranks, len(loop.epochs)) for name, epoch in group.groups()]
-            for group, loop in zip(groups, loops, strict=True)
-        ]
+        return [[_read_epoch(*one, ranks, epochs) for one in group.groups()] for group, epochs in groups]
 
 
 def _read_epoch(name: str, group: _Group, ranks: int, epochs: int) -> RecordedEpoch:
@@ -136,8 +133,8 @@ _BINNED = ("data_wait_ns", "io_busy_ns", "compute_ns", "sync_wait_ns", "checkpoi
 
 
 @contextmanager
-def _open_loops(path: Path, loops: Sequence[LoopPhase]) -> Iterator[list[_Group]]:
-    """Yield the groups of an HDF5 file, which are the loops of results.json.
+def _open_loops(path: Path, loops: Sequence[LoopPhase]) -> Iterator[list[tuple[_Group, int]]]:
+    """Yield the groups of an HDF5 file, which are the loops of results.json, each with its number of epochs.
 
     UsageError if they are not, and if the file is none, too large or damaged, also while it is read.
     """
@@ -153,7 +150,7 @@ def _open_loops(path: Path, loops: Sequence[LoopPhase]) -> Iterator[list[_Group]
             there = [(loop.name, loop.kind) for loop in loops]
             if here != there:
                 raise UsageError(f"its loops are not those of results.json next to it: {here[:5]}, not {there[:5]}")
-            yield groups
+            yield [(group, len(loop.epochs)) for group, loop in zip(groups, loops, strict=True)]
     except UsageError as error:
         raise UsageError(f"{path}: {printable(error.message)}") from error
     # h5py and HDF5 may raise any of these for broken files.

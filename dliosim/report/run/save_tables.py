@@ -122,13 +122,7 @@ def _drain_seconds(group: Sequence[FilePhase]) -> float | None:
 _SCREEN_COLUMNS: list[_VerbColumn] = [
     Column("runs", len, str),
     Column("bytes", lambda group: statistics.fmean(one.verb.bytes for one in group), size_cell),
-    Column(
-        "read",
-        lambda group: statistics.fmean(one.verb.source_bytes for one in group) or None,
-        size_cell,
-        True,
-        math.nan,
-    ),
+    Column("read", _source_bytes, size_cell, True, math.nan),
     Column("from the\ndevice", _device_bytes, size_cell, True, math.nan),
     Column("time", _mean_seconds, time_cell),
     Column("longest", lambda group: max(one.seconds for one in group) if len(group) > 1 else None, time_cell, True),
