@@ -86,14 +86,9 @@ class CompareCommand(RankCommand):
         run = [
             benchmark_pass.separate_checkpoints(one.workload, one.verb, number) for number, one in enumerate(variants)
         ]
-        options = Options(null=self.storage is not None)
-        sessions = open_sessions(setup, [one.workload for one in variants], run, self.finder.sources, options)
-        if self.storage is not None:
-            from dliosim.execute.backends.modelled_reader import ModelledStorage  # most comparisons need none of it
-
-            modelled = ModelledStorage(setup.world.node.comm, self.storage, variants[0].workload.seed)
-            sessions = [replace(session, modelled=modelled) for session in sessions]
-        else:
+        used, sources = [one.workload for one in variants], self.finder.sources
+        sessions = open_sessions(setup, used, run, sources, Options(), self.storage)
+        if self.storage is None:
             setup.stack.enter_context(benchmark_pass.lock_variant_directories(sessions))
         self.running = [VariantRun(one, session) for one, session in zip(variants, sessions, strict=True)]
         # Saves of a pass are deleted before the next pass, so each variant needs room alone; prepared data stay.

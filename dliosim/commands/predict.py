@@ -23,6 +23,8 @@ from dliosim.plan.forecast.forecast import forecast, loops_of
 from dliosim.plan.predict.prediction import Prediction, predict_loop
 from dliosim.plan.predict.saves import predict_saves
 from dliosim.readable import count, printable
+from dliosim.report.plan import prediction_lines as answers
+from dliosim.report.plan.prediction_lines import Predicted
 from dliosim.report.progress.progress_line import show_elapsed
 
 #: Overrides of a pattern: names and phrases.
@@ -57,7 +59,9 @@ class _Question:
         workload = self.compile(job, more)
         loop = _choose_loop(workload, self.parsed.loop)
         with show_elapsed(user_terminal(), f"predict {printable(self.parsed.pattern)} on {count(job.ranks, 'rank')}"):
-            per_node = _count_node_ranks(job, self.parsed.per_node)
+            # A run, next to which it is shown, may have had its ranks on other nodes.
+            is_filled = job.nodes == self.place(job.ranks).nodes
+            per_node = self.parsed.per_node if is_filled else job.ranks_per_node
             return predict_loop(workload, loop, forecast(workload), self.storage, per_node)
 
     @property
@@ -65,10 +69,10 @@ class _Question:
         """Return the jobs of --ranks."""
         return [self.place(ranks) for ranks in self.parsed.ranks or ()]
 
-    def show(self, name: str, predicted: list[dict[str, object]], text: Callable[[], str]) -> None:
-        """Print the answer: `predicted` as JSON, or a text."""
+    def show(self, name: str, predicted: list[dict[str, object]], text: str) -> None:
+        """Print the answer: `predicted` as JSON, or a text without its last end of line."""
         content = {"schema_version": _VERSION, "name": name, "storage": self.storage.name, "predicted": predicted}
-        print_text(json.dumps(content) + "\n" if self.parsed.json else text())
+        print_text(json.dumps(content) + "\n" if self.parsed.json else f"{text}\n")
 
 
 def predict_command(parsed: SimpleNamespace) -> int:
@@ -97,15 +101,6 @@ def predict_command(parsed: SimpleNamespace) -> int:
 
 def _predict_ladder(asked: _Question, workload: Workload) -> None:
     """Predict a loop on each number of ranks, or search the most."""
-    from dliosim.report.plan.prediction_lines import (
-        list_saves,
-        prediction_content,
-        prediction_lines,
-        prediction_table,
-        saves_table,
-        search_verdict,
-    )
-
     parsed, loop = asked.parsed, _choose_loop(workload, asked.parsed.loop)
     results = read_measured(parsed.measured or (), workload.name, loop.name, asked.values)
     measured = {one.job: one.busy for one in results}
@@ -122,36 +117,32 @@ def _predict_ladder(asked: _Question, workload: Workload) -> None:
         predicted, has_ended = found
         shown = next((one for one in reversed(predicted) if one[1].lowest >= goal), predicted[0])
 
-    def write() -> str:
-        bound = "" if jobs else search_verdict(predicted, goal, has_ended)
-        others = [one.name for one in _loops_that_read(workload) if one.name != loop.name and not parsed.loop]
-        compared = f"{count(len(results), 'run')} next to it" if results else "no file system was compared"
-        doubts = {"with other -D": sum(one.differs for one in results)}
-        doubts |= {"not from storage": sum(not one.is_from_storage for one in results)}
-        compared += "".join(f", {number} {text}" for text, number in doubts.items() if number)
-        text = f"{prediction_lines(workload, shown, goal, asked.storage, bound, others, compared)}\n"
-        if len(predicted) > 1 or measured:
-            text += f"\n{prediction_table(predicted, goal, measured)}\n"
-        saves = [row for job, one in predicted for row in list_saves(job, one.saves, one)]
-        return f"{text}\n{saves_table(saves)}\n" if saves else text
-
     if parsed.picture is not None:
-        title = f"{workload.name}: {loop.name}"
-        _draw_ladder(Path(parsed.picture), title, asked.storage.name, predicted, results, goal)
-    asked.show(workload.name, list(prediction_content(predicted, goal, measured)), write)
+        _draw_ladder(asked, f"{workload.name}: {loop.name}", predicted, results, goal)
+    bound = "" if jobs else answers.search_verdict(predicted, goal, has_ended)
+    others = [one.name for one in _loops_that_read(workload) if one.name != loop.name and not parsed.loop]
+    compared = f"{count(len(results), 'run')} next to it" if results else "no file system was compared"
+    doubts = {"with other -D": sum(one.differs for one in results)}
+    doubts |= {"not from storage": sum(not one.is_from_storage for one in results)}
+    compared += "".join(f", {number} {text}" for text, number in doubts.items() if number)
+    parts = [answers.prediction_lines(workload, shown, goal, asked.storage, bound, others, compared)]
+    if len(predicted) > 1 or measured:
+        parts.append(answers.prediction_table(predicted, goal, measured))
+    if saves := [row for job, one in predicted for row in answers.list_saves(job, one.saves, one)]:
+        parts.append(answers.saves_table(saves))
+    asked.show(workload.name, list(answers.prediction_content(predicted, goal, measured)), "\n\n".join(parts))
 
 
 def _predict_variants(asked: _Question, workload: Workload) -> None:
     """Predict a loop with each combination of varied settings on one number of ranks."""
     from dliosim.compare.experiment import parse_varied
     from dliosim.compare.variants import combine_values, full_setting_name
-    from dliosim.report.plan.prediction_lines import prediction_content, prediction_lines, variants_table
 
     if len(asked.jobs) != 1:
         raise UsageError(f"--vary: variants are predicted on one number of ranks{HELP}write `--ranks N`")
     (job,), loop = asked.jobs, _choose_loop(workload, asked.parsed.loop)
     base = compile_document(asked.path, asked.values, job)
-    goal, rows = _choose_goal(asked, workload, loop), list[tuple[str, tuple[Job, Prediction]]]()
+    goal, rows = _choose_goal(asked, workload, loop), list[tuple[str, Predicted]]()
     for values in combine_values(parse_varied(asked.parsed.vary)):
         named = [(full_setting_name(name, base, loop), value) for name, value in values]
         label = ", ".join("=".join(pair) for pair in values)
@@ -159,13 +150,11 @@ def _predict_variants(asked: _Question, workload: Workload) -> None:
     best, shown = max(rows, key=lambda row: (row[1][1].utilization, row[1][1].rate))
     close = sum(one.highest >= shown[1].lowest for _, (_, one) in rows) - 1
 
-    def write() -> str:
-        bound = f"{best} is best" + (f", {close} more within its draws" if close else "")
-        lines = prediction_lines(workload, shown, goal, asked.storage, bound, [], "no file system was compared")
-        return f"{lines}\n\n{variants_table(rows, goal)}\n"
-
-    content = list(prediction_content([one for _, one in rows], goal, {}))
-    asked.show(workload.name, [{"variant": name} | one for (name, _), one in zip(rows, content, strict=True)], write)
+    bound = f"{best} is best" + (f", {close} more within its draws" if close else "")
+    lines = answers.prediction_lines(workload, shown, goal, asked.storage, bound, [], "no file system was compared")
+    content = answers.prediction_content([one for _, one in rows], goal, {})
+    named_content = [{"variant": name} | one for (name, _), one in zip(rows, content, strict=True)]
+    asked.show(workload.name, named_content, f"{lines}\n\n{answers.variants_table(rows, goal)}")
 
 
 def _choose_goal(asked: _Question, workload: Workload, loop: Loop) -> float:
@@ -175,18 +164,14 @@ def _choose_goal(asked: _Question, workload: Workload, loop: Loop) -> float:
 
 def _predict_saves(asked: _Question) -> None:
     """Predict the saves and restores of a workload that reads in no loop, on each number of ranks."""
-    from dliosim.report.plan.prediction_lines import list_saves, save_content, save_lines, saves_table
-
     workloads = [asked.compile(job) for job in asked.jobs]
-    rows = [
-        row
-        for each in workloads
-        for row in list_saves(each.job, list(predict_saves(each, forecast(each), asked.storage, asked.parsed.per_node)))
-    ]
+    saves = [list(predict_saves(one, forecast(one), asked.storage, asked.parsed.per_node)) for one in workloads]
+    rows = [row for one, some in zip(workloads, saves, strict=True) for row in answers.list_saves(one.job, some)]
     if not rows:
         raise UsageError(f"{asked.parsed.pattern}: no loop reads{HELP}saves and restores are predicted for --ranks N")
-    first, content = workloads[0], [save_content(row) for row in rows]
-    asked.show(first.name, content, lambda: f"{save_lines(first, rows, asked.storage)}\n\n{saves_table(rows)}\n")
+    first, content = workloads[0], [answers.save_content(row) for row in rows]
+    lines = answers.save_lines(first, rows, asked.storage)
+    asked.show(first.name, content, f"{lines}\n\n{answers.saves_table(rows)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,22 +217,15 @@ def _check_picture(file: str) -> None:
 
 
 def _draw_ladder(
-    file: Path,
-    title: str,
-    storage: str,
-    predicted: Sequence[tuple[Job, Prediction]],
-    results: Sequence[Measured],
-    goal: float,
+    asked: _Question, title: str, predicted: Sequence[Predicted], results: Sequence[Measured], goal: float
 ) -> None:
     """Draw the utilization over ranks, as predicted and as measured."""
     from dliosim.pictures.scaling import BusyPoint, utilization_curve
     from dliosim.pictures.style import apply_style, render_figure
     from dliosim.report.files.results import write_atomic
-    from dliosim.report.plan.prediction_lines import range_of_draws
 
-    points = [
-        BusyPoint(f"{title}, predicted on {storage}", job.ranks, range_of_draws(one), goal) for job, one in predicted
-    ]
+    file, name = Path(asked.parsed.picture), f"{title}, predicted on {asked.storage.name}"
+    points = [BusyPoint(name, job.ranks, answers.range_of_draws(one), goal) for job, one in predicted]
     name = f"{title}, measured"
     points += [BusyPoint(name, one.job.ranks, one.busy, goal, not one.is_from_storage) for one in results]
     try:
@@ -257,19 +235,12 @@ def _draw_ladder(
         raise ExecutionError(f"--picture {file} cannot be written: {error.strerror}") from error
 
 
-def _count_node_ranks(job: Job, per_node: int) -> int:
-    """Return the ranks of each node but the last: `per_node`, unless a run had its ranks on other nodes."""
-    return per_node if job.nodes == -(-job.ranks // per_node) else job.ranks_per_node
-
-
-def find_most_ranks(
-    predict: Callable[[int], tuple[Job, Prediction]], goal: float
-) -> tuple[list[tuple[Job, Prediction]], bool]:
+def find_most_ranks(predict: Callable[[int], Predicted], goal: float) -> tuple[list[Predicted], bool]:
     """Return the predictions that find the most ranks with this utilization, by ranks, and whether more were not tried.
 
     They are not if the data would last for too few steps, and beyond `MOST_RANKS`.
     """
-    made: dict[int, tuple[Job, Prediction]] = {}
+    made: dict[int, Predicted] = {}
     has_ended = False
 
     def reaches(ranks: int) -> bool:
@@ -279,13 +250,12 @@ def find_most_ranks(
         except PatternError:
             if ranks == 1:
                 raise
-            has_ended = True
-            return False
-        if ranks > 1 and one.is_read_ahead:
-            has_ended = True
-            return False
-        made[ranks] = job, one
-        return one.lowest >= goal
+        else:
+            if ranks == 1 or not one.is_read_ahead:
+                made[ranks] = job, one
+                return one.lowest >= goal
+        has_ended = True
+        return False
 
     most = find_most(reaches, MOST_RANKS)
     return [made[ranks] for ranks in sorted(made)], has_ended or most == MOST_RANKS

@@ -98,13 +98,8 @@ class RunCommand(RankCommand):
             self.setup = _begin_run(self.given, name)
         setup, finder = self.setup, self.finder
         sources = {} if finder is None else finder.sources
-        options = Options(setup.parsed.null or self.storage is not None, setup.parsed.verify)
-        (self.session,) = open_sessions(setup, [self.workload], [self.workload], sources, options)
-        if self.storage is not None:
-            from dliosim.execute.backends.modelled_reader import ModelledStorage  # most runs need none of it
-
-            modelled = ModelledStorage(setup.world.node.comm, self.storage, self.workload.seed)
-            self.session = replace(self.session, modelled=modelled)
+        options = Options(setup.parsed.null, setup.parsed.verify)
+        (self.session,) = open_sessions(setup, [self.workload], [self.workload], sources, options, self.storage)
         node = fullest_node(setup.world, setup.load)
         if self.files is not None:
             self.session = replace(self.session, log=StepLog())

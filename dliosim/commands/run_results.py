@@ -203,6 +203,13 @@ def _find_needless(setup: Setup, finder: FileFinder, override: tuple[str, str]) 
     return needless if changed else None
 
 
+def write_phases(place: Path, run: RunSummary, phases: Sequence[Phase]) -> None:
+    """Write the results of a run, with the arrays of its phases, into an existing directory. Raises OSError."""
+    measured = [(phase, phase.rank_rows) for phase in phases if phase.rank_rows is not None]
+    loops = [(phase.summary, rows) for phase, rows in measured if isinstance(phase.summary, LoopPhase)]
+    write_results(place, run, loops, [phase.timeline for phase, _ in measured])
+
+
 def report_run(
     directory: ResultsDirectory, run: RunSummary, phases: Sequence[Phase], as_json: bool, is_strict: bool
 ) -> tuple[int, Path | None]:
@@ -210,11 +217,6 @@ def report_run(
 
     `phases` have the arrays. A missed `expect` line is a failure only if `is_strict`.
     """
-
-    def write(place: Path) -> None:
-        measured = [(phase, phase.rank_rows) for phase in phases if phase.rank_rows is not None]
-        loops = [(phase.summary, rows) for phase, rows in measured if isinstance(phase.summary, LoopPhase)]
-        write_results(place, run, loops, [phase.timeline for phase, _ in measured])
 
     def report(place: Path | None) -> str:
         """Return the first screen; all tables if the files could not be written."""
@@ -225,7 +227,7 @@ def report_run(
         more = f"all tables: {shlex.join([run.program, 'report', str(place), '--full'])}\n"
         return run_screen(run) + more + results_line(place)
 
-    place, done = write_and_print(directory, write, report)
+    place, done = write_and_print(directory, lambda place: write_phases(place, run, phases), report)
     if not done:
         return ExecutionError.exit_code, place
     missed = sum(result.is_missed for result in run.expectations)

@@ -219,15 +219,10 @@ class SaturateCommand(RunCommand):
 
     def _write(self, run: RunSummary, phases: Sequence[Phase]) -> None:
         """Write the results of a number of accelerators, on rank 0."""
-        from dliosim.report.files.results import write_results
+        from dliosim.commands.run_results import write_phases
 
         assert self.record is not None
-        loops = [
-            (phase.summary, phase.rank_rows)
-            for phase in phases
-            if isinstance(phase.summary, LoopPhase) and phase.rank_rows is not None
-        ]
         place = self.record.directory.make() / f"{run.ranks:04d}"
         place.mkdir()
-        write_results(place, run, loops, [None] * len(loops))
+        write_phases(place, run, phases)
         self.finished = place.parent

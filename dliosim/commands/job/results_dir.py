@@ -24,16 +24,8 @@ from dliosim.report.files.results import COMPARE, PARTIAL, RESULTS
 #: The files that a run and a comparison write last: if one exists, all other files exist too.
 LAST = (RESULTS, COMPARE)
 
-#: The same for `saturate`, which begins with one rank, and for several runs.
-_BELOW = tuple(f"{name}/{RESULTS}" for name in ("0001", "run_*", "warm_up_*"))
-
-
-def check_output_directory(given: str | None) -> None:
-    """Check that the results can go to the directory `given`, or to a new one below the current one.
-
-    Raises UsageError if it has the results of another run or comparison, and OSError if no file can be made.
-    """
-    check_directory("--output", given, "the results of another run", (*LAST, *_BELOW))
+#: All files that results have: `saturate` begins with one rank, and several runs have a folder each.
+ANY = (*LAST, *(f"{name}/{RESULTS}" for name in ("0001", "run_*", "warm_up_*")))
 
 
 def check_directory(option: str, given: str | None, what: str, patterns: Sequence[str]) -> None:

@@ -34,7 +34,7 @@ from dliosim.execute.phases.context import OpenDataset, Options, Session
 from dliosim.execute.stalls import StallLimits
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.measure.progress.board import process_row
-from dliosim.model import Dataset, Workload
+from dliosim.model import Dataset, StorageModel, Workload
 from dliosim.model.direct_io import DIRECT_ALIGNMENT
 from dliosim.readable import count
 from dliosim.report.progress.progress_line import ProgressLine
@@ -227,10 +227,13 @@ def require_one_node(nodes: int) -> None:
 
 
 def check_output(given: str | None) -> None:
-    """Do the work of `check_output_directory`."""
-    from dliosim.commands.job.results_dir import check_output_directory  # rank 0 alone imports what writes results
+    """Check that the results can go to the directory `given`, or to a new one below the current one.
 
-    check_output_directory(given)
+    Raises UsageError if it has the results of another run or comparison, and OSError if no file can be made.
+    """
+    from dliosim.commands.job.results_dir import ANY, check_directory  # rank 0 alone imports what writes results
+
+    check_directory("--output", given, "the results of another run", ANY)
 
 
 def open_sessions(
@@ -239,11 +242,14 @@ def open_sessions(
     workloads: Sequence[Workload],
     sources: Mapping[str, ExistingFiles],
     options: Options,
+    storage: StorageModel | None,
 ) -> list[Session]:
     """Return a session for each workload, with all directories made or checked. Collective.
 
-    `used` are the workloads whose roots may be given. Raises UsageError and ExecutionError on every rank.
+    `used` are the workloads whose roots may be given. With a described storage there is no I/O. Raises UsageError and
+    ExecutionError on every rank.
     """
+    options = replace(options, null=options.null or storage is not None)
     world, parsed = setup.world, setup.parsed
     # Paths come from rank 0: other ranks may have another working directory.
     roots = world.run_on_rank_0("find the directories", lambda: parse_used_roots(parsed, used))
@@ -259,6 +265,11 @@ def open_sessions(
     for session in [] if options.null else sessions:
         cure = "write `--dir DIR`, with a directory that you may write to, or one that can be made"
         world.run_on_rank_0("make the data directory", session.make_roots, cure)
+    if storage is not None:
+        from dliosim.execute.backends.modelled_reader import ModelledStorage  # most commands need none of it
+
+        modelled = ModelledStorage(world.node.comm, storage, workloads[0].seed)
+        return [replace(each, modelled=modelled) for each in sessions]
     return sessions if options.null else _align_direct_io(sessions)
 
 

@@ -25,6 +25,7 @@ from dliosim.plan.forecast.needs import (
 )
 from dliosim.plan.forecast.rank_memory import NODE_BYTES
 from dliosim.readable import count, long_time, number, percent, seconds, size
+from dliosim.report.files.results import copy_members
 from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.interval_table import interval_loss
 from dliosim.report.plan.tables import show_figure
@@ -267,9 +268,7 @@ def plan_json(
     content = {
         "schema_version": PLAN_VERSION,
         "name": forecast.workload,
-        "digest": forecast.digest,
-        "ranks": forecast.ranks,
-        "nodes": forecast.nodes,
+        **copy_members(forecast, "digest", "ranks", "nodes"),
         "scale": workload.scale,
         "memory": {
             "node_bytes": memory,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from dliosim.measure.results.run_summary import Spread
@@ -15,6 +15,7 @@ from dliosim.plan.predict.saves import SavePrediction
 from dliosim.plan.predict.virtual_epoch import requests_at_once
 from dliosim.readable import ABSENT, count, percent, seconds, size
 from dliosim.report.cells import percent_cell, rate_cell, size_cell, time_cell
+from dliosim.report.files.results import copy_members
 from dliosim.report.first_lines import Row, first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.text_table import SCREEN, Column, format_columns, shorten_name
 
@@ -259,12 +260,11 @@ def prediction_content(
     for job, one in predicted:
         busy = measured.get(job)
         yield {
-            "measured": None if busy is None else {"mean": busy.mean, "low": busy.low, "high": busy.high},
-            "ranks": job.ranks,
-            "nodes": job.nodes,
+            "measured": busy and asdict(busy),
+            **copy_members(job, "ranks", "nodes"),
             "loop": one.loop.name,
             "goal": goal,
-            "storage_utilization": {"mean": one.utilization, "low": one.lowest, "high": one.highest},
+            "storage_utilization": asdict(range_of_draws(one)),
             "step_seconds": one.step,
             "ideal_step_seconds": one.ideal_step,
             "first_step_seconds": one.first_step,
@@ -280,13 +280,8 @@ def save_content(row: SaveRow) -> dict[str, object]:
     """Return the object for JSON of a save or a restore."""
     save = row.save
     return {
-        "ranks": row.job.ranks,
-        "nodes": row.job.nodes,
-        "checkpoint": save.checkpoint,
-        "kind": save.kind,
-        "times": save.times,
-        "bytes": save.bytes,
-        "seconds": save.seconds,
+        **copy_members(row.job, "ranks", "nodes"),
+        **copy_members(save, "checkpoint", "kind", "times", "bytes", "seconds"),
         "seconds_low": min(save.at_ends, default=save.seconds),
         "seconds_high": max(save.at_ends, default=save.seconds),
         "limited_by": save.limit,
