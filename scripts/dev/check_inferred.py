@@ -20,6 +20,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from harness import header, mpiexec, orderly, row, run
 
 from dliosim import PATTERNS
@@ -28,7 +29,9 @@ from dliosim.analyze.infer.pattern import explain_work, infer_pattern
 from dliosim.errors import DliosimError
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Workload
+from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.plan.forecast.forecast import forecast, loops_of
+from dliosim.trace.events import Trace
 from dliosim.trace.file import read_trace
 
 #: Numbers within this share of each other are the same.
@@ -45,20 +48,30 @@ def list_values(workload: Workload) -> Values:
     found: Values = {}
     for number, loop in enumerate(loops_of(workload.verbs), 1):
         data = workload.dataset(loop.dataset) if loop.dataset else None
-        found |= {f"{number} epochs": loop.epochs, f"{number} batch": loop.batch}
+        steps = loop.arrivals.requests if loop.arrivals else steps_of_epoch(loop, data, workload.job.ranks)
+        found |= {f"{number} epochs": loop.epochs, f"{number} steps": steps, f"{number} batch": loop.batch}
         found |= {f"{number} samples": data.samples, f"{number} files": data.layout.files} if data else {}
     for phase in forecast(workload).phases:
-        if phase.verb in ("save", "restore"):
-            for name, value in ("times", phase.times), ("bytes", phase.bytes.total * phase.times):
-                found[f"{phase.verb} {name}"] = found.get(f"{phase.verb} {name}", 0) + value
+        what = "loops" if phase.verb in ("train", "evaluate", "infer") else phase.verb
+        if what in ("loops", "save", "restore"):
+            found[f"{what} bytes"] = found.get(f"{what} bytes", 0) + phase.bytes.total * phase.times
+        if what in ("save", "restore"):
+            found[f"{what} times"] = found.get(f"{what} times", 0) + phase.times
     return found
+
+
+def read_calls(trace: Path) -> Trace:
+    """Return the table of calls of a run alone: no names of its phases and loops, no settings."""
+    read = read_trace(trace)
+    view = View(read)
+    calls = np.unique(read.events.name[view.operations])
+    names = tuple(name if number in calls else "" for number, name in enumerate(read.events.names))
+    return replace(read, events=replace(read.events, names=names), settings={}, command="")
 
 
 def infer(trace: Path, ranks: int) -> tuple[Values, str, float]:
     """Return the values of the pattern that a trace tells, its text, and the least share that it explains."""
-    read = read_trace(trace / "trace.h5")
-    nameless = replace(read.events, names=("",) * len(read.events.names))
-    made = infer_pattern(View(replace(read, events=nameless, settings={}, command="")))
+    made = infer_pattern(View(read_calls(trace / "trace.h5")))
     with tempfile.TemporaryDirectory() as aside:
         file = Path(aside, "inferred.dlio")
         file.write_text(made.text.replace("NAME", "inferred"))
@@ -76,6 +89,14 @@ def find_differences(known: Values, inferred: Values) -> list[str]:
         > max(1.0, _SAME * max(known.get(name, 0), inferred.get(name, 0)))
         or (known.get(name, 0) < _FEW and known.get(name, 0) != inferred.get(name, 0))
     ]
+
+
+def judge(differ: list[str], text: str) -> str:
+    """Return whether a pattern is inferred, or has marked what differs as a guess, or is wrong."""
+    guesses = {head for head in ("batch", "epochs") if re.search(rf"^ *({head} .*# \?|# {head})", text, re.MULTILINE)}
+    guesses |= {"samples", "files", "steps", "loops"} if "batch" in guesses else set()
+    guesses |= {"restore"} if re.search(r"^ *# \?.*\n *restore ", text, re.MULTILINE) else set()
+    return "inferred" if not differ else "guessed" if all({*name.split()} & guesses for name in differ) else "wrong"
 
 
 def main() -> int:
@@ -107,13 +128,7 @@ def main() -> int:
                     row(pattern.stem, ranks, "", str(error).partition("/trace.h5 ")[2].partition(":")[0], "refused")
                     continue
             differ = find_differences(known, inferred)
-            guesses = {
-                head for head in ("batch", "epochs") if re.search(rf"^ *({head} .*# \?|# {head})", text, re.MULTILINE)
-            }
-            guesses |= {"samples", "files"} if "batch" in guesses else set()
-            guesses |= {"restore"} if re.search(r"^ *# \?.*\n *restore ", text, re.MULTILINE) else set()
-            is_guess = all({*name.split()} & guesses for name in differ)
-            kind = "inferred" if not differ else "guessed" if is_guess else "wrong"
+            kind = judge(differ, text)
             counts[kind] += 1
             shown = [f"{name} {known.get(name, 0):.6g}, inferred {inferred.get(name, 0):.6g}" for name in differ]
             row(pattern.stem, ranks, f"{explained:.0%}", "; ".join(shown), kind if differ else "")

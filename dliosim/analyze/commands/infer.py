@@ -11,7 +11,7 @@ from typing import Final
 from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.facts import Setting, write_lines
 from dliosim.analyze.infer.pattern import explain_work, infer_pattern
-from dliosim.analyze.infer.scaling import merge_lines
+from dliosim.analyze.infer.scaling import add_scale, merge_lines
 from dliosim.analyze.read.open_trace import group_jobs, open_trace
 from dliosim.errors import HELP, UsageError
 from dliosim.language.compile import compile_pattern
@@ -41,7 +41,7 @@ def make_pattern(traces: Sequence[Path], keep_names: bool) -> tuple[str, list[st
     if twice := {one.ranks for one, other in pairwise(found) if one.ranks == other.ranks}:
         text = f"--from {' --from '.join(map(str, traces))}: two traces of {min(twice)} ranks"
         raise UsageError(f"{text}{HELP}give several of one job on different numbers of ranks, or one")
-    lines = merge_lines({one.ranks: one.lines for one in found}) if len(found) > 1 else last.lines
+    lines = merge_lines({one.ranks: one.lines for one in found}) if len(found) > 1 else [*add_scale(last.lines)]
     text = write_lines(lines)
     with TemporaryDirectory() as aside:
         file = Path(aside, "inferred.dlio")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -15,6 +17,7 @@ from dliosim.analyze.infer.contents import Contents, read_contents
 from dliosim.analyze.infer.reads import SampleReads, find_long, find_spans, lanes_of, list_reads, number_within
 from dliosim.analyze.infer.sums import find_means
 from dliosim.analyze.read.darshan.counters import LogTrace
+from dliosim.readable import count
 
 #: A data set has this share of the bytes of all data sets, or none of its files matters.
 _MATTERS: Final = 0.01
@@ -35,8 +38,12 @@ _MOST_OF_CALL: Final = 1 << 12
 _FRAME: Final = 1024
 #: Bits of an offset in a number that has the file above them.
 _OFFSET_BITS: Final = 44
+#: Bytes of a token.
+_TOKENS: Final = (1, 2, 4, 8)
 #: Calls of one size from which on they may be pieces of samples: no library cuts smaller ones.
 _PIECE: Final = 4096
+#: Entries of a folder that are looked at for files that were not read, at most.
+_MOST_ENTRIES: Final = 100_000
 #: Endings of files that are made to have many samples.
 _ARCHIVES: Final = frozenset(
     (".tar", ".tfrecord", ".tfrecords", ".parquet", ".arrow", ".rec", ".lmdb", ".mds", ".beton")
@@ -51,15 +58,15 @@ class DataFiles:
     rows: Bools  #: the reads among the events of the trace
     reads: SampleReads  #: the reads of samples
     samples: int  #: different samples that were read, or written before
-    is_whole: bool  #: each file is a sample
-    piece: int  #: bytes of the calls that read a part of a sample; 0 if one call reads it
-    are_placed: bool  #: False if calls say no offsets
-    is_divided: bool  #: True if calls read several samples, by the greatest divisor of their bytes
-    is_seen: bool  #: False if calls moved in the files farther than all reads that were recorded
-    contents: Contents | None  #: what the files are, if they are here
-    is_sized: bool  #: False if the sizes of samples are means of several
-    were_written: bool  #: calls of the trace made some of the files
-    doubt: str  #: why a file that is read whole, or a call, may have several samples; empty if nothing shows it
+    is_whole: bool = False  #: each file is a sample
+    piece: int = 0  #: bytes of the calls that read a part of a sample; 0 if one call reads it
+    are_placed: bool = True  #: False if calls do not say where their samples are
+    is_divided: bool = False  #: True if calls read several samples, by the greatest divisor of their bytes
+    is_seen: bool = True  #: False if calls moved in the files farther than all reads that were recorded
+    contents: Contents | None = None  #: what the files are, if they are here
+    is_sized: bool = True  #: False if the sizes of samples are means of several
+    were_written: bool = False  #: calls of the trace made some of the files
+    doubt: str = ""  #: why a file that is read whole, or a call, may have several samples; empty if nothing shows it
 
     @property
     def is_counted(self) -> bool:
@@ -108,7 +115,7 @@ def _find_data(view: View, reads: Bools) -> Bools:
 def _number_families(paths: tuple[str, ...]) -> Ints:
     """Return the number of each file's family: files of one ending, in folders that differ by numbers or are many."""
     places = [(path.rpartition("/")[0], _find_suffix(path)) for path in paths]
-    plain = {folder: re.sub(r"\d+", "#", folder) for folder in {folder for folder, _ in places}}
+    plain = {folder: _hide_numbers(folder) for folder in {folder for folder, _ in places}}
     siblings: dict[tuple[str, str], set[str]] = defaultdict(set)
     for folder, suffix in places:
         siblings[plain[folder].rpartition("/")[0], suffix].add(plain[folder])
@@ -132,6 +139,7 @@ class _Calls:
     """The reads of a data set, and what the trace shows of its files."""
 
     paths: tuple[str, ...]  #: files, in order
+    unread: tuple[str, ...]  #: files next to these that are here, but not in the trace
     place: Ints  #: number of each file of the trace among these; -1 for others
     rows: Ints  #: reads by rank, thread and time
     contents: Ints  #: the same, of contents alone
@@ -139,6 +147,11 @@ class _Calls:
     farthest: Ints  #: where in each file calls have moved, at most
     were_written: bool  #: calls of the trace made some of the files
     are_lost: bool  #: offsets are wrong, as calls that move in the files are missing
+
+    @property
+    def doubt(self) -> str:
+        """Return why there may be other files; empty if nothing shows it."""
+        return f"{count(len(self.unread), 'file')} next to them not read" if self.unread else ""
 
 
 def _list_calls(view: View, is_own: Bools, reads: Bools) -> _Calls:
@@ -171,8 +184,10 @@ def _list_calls(view: View, is_own: Bools, reads: Bools) -> _Calls:
     # DFTracer says no offsets. If what follows from its calls is behind all that was written, some calls are missing.
     is_behind = (known > 0) & (events.offset[contents] >= known)
     are_lost = view.trace.source == "DFTracer" and bool(is_behind.mean() > 1 - _SURE)
+    paths = tuple(events.files[number] for number in order)
     return _Calls(
-        tuple(events.files[number] for number in order),
+        paths,
+        _list_unread(paths),
         place,
         rows,
         contents,
@@ -181,6 +196,27 @@ def _list_calls(view: View, is_own: Bools, reads: Bools) -> _Calls:
         bool(written.any()),
         are_lost,
     )
+
+
+def _list_unread(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the files that are here, next to these, with names that differ from theirs in numbers; none if many."""
+    plain = {_hide_numbers(path) for path in paths}
+    found: list[str] = []
+    for folder in sorted({path.rpartition("/")[0] for path in paths}):
+        try:
+            with os.scandir(folder) as entries:
+                for entry in islice(entries, _MOST_ENTRIES):
+                    if _hide_numbers(entry.path) in plain and entry.is_file(follow_symlinks=False):
+                        found.append(entry.path)
+        except (OSError, ValueError):  # not here, or no path at all
+            return ()
+    others = {*found} - {*paths}
+    return tuple(sorted(others)) if len(others) < len(paths) else ()
+
+
+def _hide_numbers(path: str) -> str:
+    """Return a path with its numbers replaced by `#`."""
+    return re.sub(r"\d+", "#", path)
 
 
 def _come_before(view: View, reads: Ints) -> Bools:
@@ -208,17 +244,13 @@ def _describe(view: View, calls: _Calls) -> DataFiles:
     """Return a data set: by what its files have if they are here, else by the calls alone."""
     is_read = np.zeros(len(view.events), np.bool_)
     is_read[calls.rows] = True
-    contents = read_contents(calls.paths)
-    if contents is not None and (calls.ends > contents.ends).any():
+    contents = read_contents((*calls.paths, *calls.unread))
+    if contents is not None and (calls.ends > contents.ends[: len(calls.ends)]).any():
         contents = None  # other files than those of the trace
-    if contents is not None and len(contents.file) > len(calls.paths) and (view.events.offset[calls.rows] >= 0).all():
-        counted = _count_samples(view, calls, contents)
-        if counted is not None:
-            (reads, piece), samples = counted, contents.samples
-            made = calls.were_written
-            return DataFiles(
-                calls.paths, is_read, reads, samples, False, piece, True, False, True, contents, True, made, ""
-            )
+    if (view.events.offset[calls.rows] >= 0).all():
+        found = _count_samples(view, calls, is_read, contents) or _find_tokens(view, calls, is_read, contents)
+        if found is not None:
+            return found
     return _guess_samples(view, calls, is_read, contents)
 
 
@@ -252,7 +284,9 @@ def _guess_samples(view: View, calls: _Calls, is_read: Bools, contents: Contents
     known, sample = np.unique(np.stack([file[first][call], offset]), axis=1, return_inverse=True)
     sizes = np.full(len(call), unit) if unit else most[file[first]] if is_whole else length
     reads = list_reads(view, rows[first][call], rows[last][call], within, sample.reshape(-1), file[first][call], sizes)
-    samples = known.shape[1] + files - len(np.unique(file))
+    unread = calls.unread if is_whole else ()
+    contents = contents if len(unread) == len(calls.unread) else None
+    samples = known.shape[1] + files - len(np.unique(file)) + len(unread)
     if not are_placed and contents is not None:
         samples = contents.samples
     elif not is_whole and calls.were_written:  # these writes made the files, so that their size is known
@@ -264,9 +298,9 @@ def _guess_samples(view: View, calls: _Calls, is_read: Bools, contents: Contents
     is_sized = is_whole or bool(find_means(events)[rows].mean() < 1 - _SURE)
     is_marked = contents is not None and contents.are_marked and contents.samples == samples
     doubt = "" if is_marked else _doubt_samples(view, calls, visit, is_whole, piece or unit)
-    doubt = doubt or ("calls say no offsets, so files may have more" if has_no_places and is_whole else "")
+    doubt = doubt or ("calls say no offsets, so files may have more" if has_no_places and is_whole else calls.doubt)
     return DataFiles(
-        calls.paths,
+        (*calls.paths, *unread),
         is_read,
         reads,
         samples,
@@ -307,11 +341,10 @@ def _number_parts(many: Ints) -> tuple[Ints, Ints]:
     return call, np.arange(len(call)) - np.repeat(np.cumsum(many) - many, many)
 
 
-def _count_samples(view: View, calls: _Calls, contents: Contents) -> tuple[SampleReads, int] | None:
-    """Return the reads of the samples whose first bytes calls have read, and the bytes of pieces of samples, or 0.
-
-    None if reads begin elsewhere than samples.
-    """
+def _count_samples(view: View, calls: _Calls, is_read: Bools, contents: Contents | None) -> DataFiles | None:
+    """Return the data set by the samples whose first bytes calls have read; None if reads begin elsewhere."""
+    if contents is None or len(contents.file) <= len(calls.paths):
+        return None
     rows = calls.rows
     file, offset, size = calls.place[view.events.file[rows]], view.events.offset[rows], view.sizes[rows]
     known = contents.file << _OFFSET_BITS | contents.offset
@@ -326,8 +359,58 @@ def _count_samples(view: View, calls: _Calls, contents: Contents) -> tuple[Sampl
     if not len(call) or is_near[begins].mean() < _SURE:
         return None
     sample = first[call] + within
-    found = list_reads(view, rows[call], rows[call], within, sample, file[call], contents.size[sample])
-    return found, _usual_piece(visit, size)
+    sizes = contents.size[sample]
+    is_sized = float(size.sum()) >= _WHOLE * float(sizes.sum())
+    if not is_sized:  # such as some columns
+        sizes = np.full(len(sample), max(round(size.sum() / len(sample)), 1))
+    reads = list_reads(view, rows[call], rows[call], within, sample, file[call], sizes)
+    return DataFiles(
+        (*calls.paths, *calls.unread),
+        is_read,
+        reads,
+        contents.samples,
+        doubt=calls.doubt,
+        piece=_usual_piece(visit, size),
+        contents=contents,
+        is_sized=is_sized,
+        were_written=calls.were_written,
+    )
+
+
+def _find_tokens(view: View, calls: _Calls, is_read: Bools, contents: Contents | None) -> DataFiles | None:
+    """Return the data set whose samples share a token with the next one, as Megatron's do; None if they do not.
+
+    They begin at multiples of their bytes but those of a token. A call may copy several from different places.
+    """
+    rows, events = calls.rows, view.events
+    file, offset, size = calls.place[events.file[rows]], events.offset[rows], view.sizes[rows]
+    stride, least = int(np.gcd.reduce(offset)), int(size.min())
+    many = least // (stride + 1)
+    each = least // many if many else 0
+    if stride < _LEAST or each - stride not in _TOKENS or (size % each).any():
+        return None
+    parts, rest = np.divmod((calls.ends if contents is None else contents.ends) - (each - stride), stride)
+    if contents is None and rest.any():  # a copy of several samples is recorded as one beyond the end
+        parts = np.zeros(len(parts), np.int64)
+        np.maximum.at(parts, file, offset // stride + 1)
+    call, within = _number_parts(size // each)
+    are_placed = len(call) == len(rows)
+    epoch = events.epoch[rows[call]].astype(np.int64)
+    sample = (np.cumsum(parts) - parts)[file] + offset // stride if are_placed else number_within(epoch)
+    reads = list_reads(view, rows[call], rows[call], within, sample, file[call], np.full(len(call), each))
+    samples = int(parts.sum())
+    contents = replace(contents, samples=samples) if contents is not None else None
+    doubt = calls.doubt if contents is not None else f"they overlap by {each - stride} B, as Megatron's do"
+    return DataFiles(
+        (*calls.paths, *calls.unread),
+        is_read,
+        reads,
+        samples,
+        are_placed=are_placed,
+        contents=contents,
+        were_written=calls.were_written,
+        doubt=doubt,
+    )
 
 
 def _is_content(view: View, rows: Ints) -> Bools:

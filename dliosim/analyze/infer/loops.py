@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.arrays import Ints, find_starts
+from dliosim.analyze.arrays import Bools, Ints, find_starts
 from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.data_files import DataFiles
 from dliosim.analyze.infer.facts import Fact
@@ -85,17 +85,23 @@ def _describe_loop(view: View, data: DataFiles | None, spans: Ints) -> LoopFacts
     if data is not None and not steps:
         steps = max(int(data.reads.step.max()), 0)
     again = len(data.reads) / max(data.samples * max(epochs, 1), 1) if data is not None else 0.0
+    is_kept = False
     if data is not None and again > _AGAIN * len(np.unique(data.reads.rank)):
         epochs = round(len(data.reads) / data.samples)
         facts["epochs"] = Fact(str(epochs), "samples were read again within an epoch: as many reads", False)
+        if len(spans) and (data.reads.step > 0).all():
+            epochs, facts = 1, {"requests": _describe_requests(data.reads, steps)}
+            reads, is_kept = _split_passes(data)
+            data = replace(data, reads=reads)
     if data is not None:
         facts |= _describe_reads(view, data, epochs, steps, len(computes) > 0)
         batch, ranks = int(facts["batch"].value.partition(" ")[0] or 1), view.ranks
         if data.samples < batch * ranks and facts.get("shard", Fact("", "")).value != "off":
             why = f"{count(data.samples, 'sample')} for {count(ranks, 'rank')} are less than a batch of each"
             facts["last batch"] = Fact("keep", why, False)
-        elif ends := _count_partial_ends(data.reads, batch):
-            facts["last batch"] = Fact("keep", f"{count(ends, 'epoch')} of a rank end with a smaller batch")
+        elif is_kept or (ends := _count_partial_ends(data.reads, batch)):
+            why = "a rank has none at the end of some passes" if is_kept else f"{count(ends, 'epoch')} of a rank end so"
+            facts["last batch"] = Fact("keep", f"smaller ones: {why}")
         in_epoch = len(data.reads) / len(np.unique(data.reads.rank)) / max(epochs, 1)
         if data.is_whole and not data.is_counted and steps > _AGAIN * in_epoch:
             doubt = f"{count(steps, 'step')} in an epoch of {in_epoch:.3g} files, which may have several"
@@ -105,12 +111,43 @@ def _describe_loop(view: View, data: DataFiles | None, spans: Ints) -> LoopFacts
     return LoopFacts(data, spans, epochs, steps, begin, len(computes) > 0, facts)
 
 
+def _count_in_steps(reads: SampleReads) -> tuple[Ints, Bools]:
+    """Return the samples of each step of each rank, and which steps are the last ones of an epoch; (steps,) each."""
+    (rank, epoch, _), many = count_by(reads.rank, reads.epoch, reads.step)
+    return many, np.append(find_starts(rank, epoch)[1:], True)
+
+
 def _count_partial_ends(reads: SampleReads, batch: int) -> int:
     """Return how many epochs of ranks end with less than a batch; 0 if other steps have less, too."""
-    (rank, epoch, _), many = count_by(reads.rank, reads.epoch, reads.step)
-    is_last = np.append(find_starts(rank, epoch)[1:], True)
+    many, is_last = _count_in_steps(reads)
     partial = many < batch
     return int(partial.sum()) if (reads.step >= 0).all() and not (partial & ~is_last).any() else 0
+
+
+def _split_passes(data: DataFiles) -> tuple[SampleReads, bool]:
+    """Return reads with the passes over the data in which ranks share it as epochs, and whether last batches are kept.
+
+    Reads stay as they are if no number of steps makes passes in which a sample is read once.
+    """
+    reads = data.reads
+    each = mode_of(_count_in_steps(reads)[0])[0] * len(np.unique(reads.rank))
+    for steps in (data.samples // each, -(-data.samples // each)):
+        epoch = (reads.step - 1) // max(steps, 1) + 1
+        if count_by(epoch, reads.sample)[1].max() == 1:
+            return replace(reads, epoch=epoch), steps * each > data.samples
+    return reads, False
+
+
+def _describe_requests(reads: SampleReads, steps: int) -> Fact:
+    """Return the requests of a loop that reads samples again before it has read all, and the time between two."""
+    is_first = find_starts(reads.rank, reads.epoch, reads.step)
+    gaps, steps_between = np.diff(reads.begin[is_first]) / 1e9, np.diff(reads.step[is_first])
+    gaps = (gaps / np.maximum(steps_between, 1))[np.diff(reads.rank[is_first]) == 0]
+    mean = float(gaps.mean()) if len(gaps) else 0.0
+    gap = format_seconds(float(f"{mean:.3g}"))
+    every = gap if gaps.std() <= _STEADY * mean else f"exponential({gap})"
+    why = "samples are read again before all are; when requests come is a guess by when they are read"
+    return Fact(f"{steps} per rank every {every}", why, False)
 
 
 def _count_passes(reads: SampleReads) -> tuple[int, float]:
@@ -140,7 +177,6 @@ def _count_steps(view: View, computes: Ints, spans: Ints) -> int:
 
 
 def _describe_reads(view: View, data: DataFiles, epochs: int, steps: int, has_steps: bool) -> dict[str, Fact]:
-    reads, events = data.reads, view.events
     facts: dict[str, Fact] = {}
     facts["readers"] = _describe_readers(view, data)
     facts["batch"] = _describe_batch(data, epochs, steps)
@@ -148,18 +184,34 @@ def _describe_reads(view: View, data: DataFiles, epochs: int, steps: int, has_st
     facts["api"] = _describe_api(view, data)
     if data.piece:
         facts["transfer"] = Fact(format_bytes(data.piece), "the size of most calls")
-    opens = view.basic & events.is_kind("open") & np.isin(events.file, np.unique(events.file[data.rows]))
-    made = np.isin(events.file, np.unique(events.file[data.rows])) & events.is_kind("write")
-    made &= events.begin < reads.begin.min()
+    facts["open"] = _describe_opens(view, data, epochs)
+    return facts
+
+
+def _describe_opens(view: View, data: DataFiles, epochs: int) -> Fact:
+    """Return how often files are opened: again in later epochs, or for each read of a sample."""
+    events, reads = view.events, data.reads
+    is_own = np.isin(events.file, np.unique(events.file[data.rows]))
+    made = is_own & events.is_kind("write") & (events.begin < reads.begin.min())
     since = int(events.end[made].max()) if made.any() else 0
-    opens &= events.begin >= max(int(reads.begin.min()) - 1_000_000_000, since)
-    many = int(opens.sum()) or _count_opens(view, data)
-    used = len(count_by(reads.rank, reads.sample if data.is_whole else reads.rank)[1])
-    often = "each sample" if many > 0.8 * len(reads) else "each epoch" if many > 1.2 * used else "once"
+    is_open = is_own & view.basic & events.is_kind("open")
+    opens = np.flatnonzero(is_open & (events.begin >= max(int(reads.begin.min()) - 1_000_000_000, since)))
+    many = len(opens) or _count_opens(view, data)
     opened = f"{many:_} {'open' if many == 1 else 'opens'}"
     why = f"{opened} for {len(reads):_} {'read' if len(reads) == 1 else 'reads'} of samples"
-    facts["open"] = Fact(often, why, bool(many))
-    return facts
+    if many > 0.8 * len(reads):
+        return Fact("each sample", why)
+    if isinstance(view.trace, LogTrace) or not len(opens):  # their times are not known
+        used = len(count_by(reads.rank, reads.sample if data.is_whole else reads.rank)[1])
+        return Fact("each epoch" if many > 1.2 * used else "once", why, bool(many))
+    if epochs <= 1:
+        return Fact("once", f"{why}; one epoch does not show if others open them again", False)
+    # A loader may open a file several times, so only those that it opens again in later epochs count.
+    key = view.groups_of(opens) << 32 | events.file[opens]
+    is_later = events.begin[opens] > reads.end[reads.epoch == reads.epoch.min()].max()
+    again = int(np.isin(key[is_later], key[~is_later]).sum())
+    is_each = 2 * again > int((~is_later).sum()) * (epochs - 1)
+    return Fact("each epoch" if is_each else "once", f"{why}, {again:_} of them again in later epochs")
 
 
 def _count_opens(view: View, data: DataFiles) -> int:
@@ -233,8 +285,12 @@ def _count_at_once(reads: SampleReads, rows: Ints) -> int:
 def _describe_batch(data: DataFiles, epochs: int, steps: int) -> Fact:
     reads = data.reads
     if (reads.step >= 0).all():
-        many = count_by(reads.rank, reads.epoch, reads.step)[1]
-        batch, share = mode_of(many)
+        many, is_last = _count_in_steps(reads)
+        batch, share = mode_of(many if is_last.all() else many[~is_last])  # the last one may be smaller
+        used = len(count_by(reads.rank, reads.epoch, reads.sample)[1])
+        if data.is_counted and used < many.sum() and used % len(many) == 0:
+            why = f"{used:_} samples in {count(len(many), 'step')}, that read some again, as row groups are"
+            return Fact(f"{used // len(many)} per rank", why, False)
         is_few = batch == 1 or (batch <= _FEW_CALLS and not data.is_whole and is_in_order(reads))
         if is_few and not data.is_counted:
             what = "file" if data.is_whole else "call"
@@ -288,8 +344,8 @@ def _describe_compute(view: View, computes: Ints, data: DataFiles | None, reader
             why = f"the median of {len(computes):_} steps, which differ by {percent(spread / mean, 2)}"
             return Fact(text, why, False)
         return Fact(text, f"{len(computes):_} steps of the trace")
-    if data is None:
-        return Fact("0 s", "no compute in the trace", False)
+    if data is None or view.trace.source == "dliosim":  # which records all compute
+        return Fact("0 s", "no compute in the trace", view.trace.source == "dliosim")
     reads = data.reads
     gaps = []
     for rows in list_passes(reads):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -120,12 +121,11 @@ def _describe_shard(reads: SampleReads, units: Ints, ranks: int, are_files: bool
     if share_all(reads) > _SURE:
         return Fact("off", "all ranks read the same samples")
     first = reads.epoch == reads.epoch[0]
-    widths = []
-    for _, rows in group_rows(reads.rank[first]):
-        own = np.unique(units[first][rows])
-        widths.append((own[-1] - own[0] + 1) / len(own))
-    if float(np.median(widths)) < 1.5:
-        return Fact("by block", "each rank reads samples next to each other")
+    owned = [np.unique(units[first][rows]) for _, rows in group_rows(reads.rank[first])]
+    owned.sort(key=lambda own: int(own[0]))
+    if all(own[-1] < later[0] for own, later in pairwise(owned)):
+        is_sure = min(map(len, owned)) >= _FEWEST  # a few may be so by chance
+        return Fact("by block", f"each rank reads {'files' if are_files else 'samples'} next to each other", is_sure)
     readers = count_by(*count_by(reads.file[first], reads.rank[first])[0][:1])[1]
     if are_files and float((readers == 1).mean()) > _SURE:
         return Fact("by file", "a file is read by one rank in an epoch")

@@ -29,7 +29,10 @@ from dliosim.readable import count, percent, printable
 from dliosim.readable import size as bytes_of
 
 #: Settings of a loop in the order in which they are written.
-_ORDER: Final = (*("batch", "last batch", "shard", "shuffle", "api", "transfer", "open", "readers", "compute", "sync"),)
+_ORDER: Final = (
+    *("epochs", "requests", "batch", "last batch", "shard", "shuffle", "api", "transfer", "open", "readers"),
+    *("compute", "sync"),
+)
 #: What a loop of a pattern has by default, so that no line says it.
 _USUAL: Final = {"shard": "by sample", "transfer": "", "last batch": "drop", "api": "posix"}
 #: Parts of a run that `--trace` may record alone.
@@ -116,6 +119,8 @@ def _mark_doubts(
     for one in () if are_ranks else saves:
         if "writers" in one.facts:
             one.facts["writers"] = replace(one.facts["writers"], is_sure=False)
+    for one in saves if are_sums else ():
+        one.parts[:] = [replace(fact, is_sure=False) for fact in one.parts]
     for facts in [*(loop.facts for loop in loops), *(one.facts for one in saves)] if are_sums else ():
         facts |= {head: _weaken(head, fact) for head, fact in facts.items()}
     writes = view.basic & view.events.is_kind("write")
@@ -133,7 +138,7 @@ def _weaken(head: str, fact: Fact) -> Fact:
         return Fact(fact.value, "bytes read of each file, by the last of its bytes that was read", False)
     if head == "shard":
         return replace(fact, is_sure=False) if fact.value == "off" else Fact("by sample", "", False)
-    return replace(fact, is_sure=False) if head == "part" else fact
+    return fact
 
 
 def _explain_nothing(view: View) -> str:
@@ -187,6 +192,7 @@ def _list_lines(
     for one in saves:
         yield ""
         yield f"checkpoint {names[id(one)]} {{"
+        yield from (Setting("part", fact) for fact in one.parts)
         yield from (Setting(head, fact) for head, fact in one.facts.items())
         yield Setting("path", Fact(f'"NAME/{names[id(one)]}"', ""))
         yield "}"
@@ -203,7 +209,8 @@ def _list_lines(
         if id(loop) in made_of:
             yield from ("", f"convert {names[id(loop.data)]} to {names[id(made_of[id(loop)])]}")
         elif id(loop) not in inner:
-            yield from ("", f"train{f' loop{number}' if number > 1 else ''} {{")
+            kind = "infer" if "requests" in loop.facts else "train"
+            yield from ("", f"{kind}{f' loop{number}' if number > 1 else ''} {{")
             yield from _list_settings(loop, names)
             yield from _list_cadences(saves if loop is main else (), names)
             evaluations = [(at, other) for at, other in enumerate(loops, 1) if inner.get(id(other)) is loop]
@@ -283,7 +290,7 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
         seen = f"counted in the files; {seen}"
     elif not data.are_placed:
         seen += " in an epoch, by calls that say no offsets"
-    elif data.samples != len(first):
+    elif data.samples != len(first) and not data.is_whole:
         seen = f"as many as the bytes that were written; {seen}"
     varied = f"the nearest distribution: its shares of sizes differ by {percent(error, 2)} at most"
     spread = float(np.ptp(reads.size)) / float(reads.size.mean())
@@ -295,7 +302,7 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
     if data.is_divided:
         why = "the greatest size that divides all calls"
     if not data.is_sized:
-        why = "the mean: the log does not say the sizes of all calls"
+        why = "the mean of what was read: calls do not show the bytes of each"
     if not data.is_seen:
         why = "calls that are not in the trace have read more: it moves in the files beyond its reads"
     how = "whole" if data.is_whole else "in part"
@@ -316,7 +323,7 @@ def _find_format(data: DataFiles, size: Distribution) -> Fact:
     if found is None or found.dataset.format == "raw":
         return Fact("raw", f"{ending}: as many bytes, whatever is in them", False)
     made = replace(found.dataset, source="", found="", counts=None, names=(), size=size)
-    if found.samples == data.samples and bind(made).refuse() is None:
+    if found.samples == data.samples and data.is_sized and bind(made).refuse() is None:
         return Fact(made.format, "as the first file is")
     held = f"{made.format}, with {count(found.samples, 'sample')} in all"
     return Fact("raw", f"{ending} and are {held}: as many bytes, whatever is in them", False)
@@ -327,8 +334,6 @@ def _list_settings(loop: LoopFacts, names: Mapping[int, str]) -> Iterator[Settin
     data = loop.data
     if data is not None:
         yield Setting("read", Fact(names[id(data)], ""))
-    if "epochs" in loop.facts:
-        yield Setting("epochs", loop.facts["epochs"])
     for head in _ORDER:
         fact = loop.facts.get(head)
         if fact is not None and (fact.value != _USUAL.get(head) or (fact.why and not fact.is_sure)):

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -16,7 +15,7 @@ from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.data_files import DataFiles
 from dliosim.analyze.infer.facts import Fact
 from dliosim.analyze.infer.loops import LoopFacts, list_inside
-from dliosim.analyze.infer.reads import count_by, find_spans, mode_of
+from dliosim.analyze.infer.reads import count_by, find_spans, group_rows, mode_of
 from dliosim.analyze.infer.sums import find_means
 from dliosim.readable import count, percent
 from dliosim.units import format_bytes
@@ -29,7 +28,8 @@ _EVERYTHING: Final = 0.8
 _IN_STEPS: Final = 0.2
 #: Bytes that differ by less are those of whole restores.
 _SAME: Final = 0.05
-
+#: Parts of a file that are listed, at most.
+_MOST_PARTS: Final = 8
 #: Steps by which a save in the background may begin later than others.
 _LATE: Final = 1
 #: Names of calls that delete a file.
@@ -47,6 +47,7 @@ class SaveFacts:
     restore_doubt: str  #: what restores do not explain of its reads; empty if they do
     cadence: str  #: when a loop saves it: `every 5 steps`; empty if no loop does
     is_regular: bool  #: it does so at equal intervals
+    parts: list[Fact]  #: its parts
     facts: dict[str, Fact]  #: settings by their heads
 
 
@@ -91,9 +92,8 @@ def _describe(view: View, own: Bools, loop: LoopFacts | None) -> SaveFacts:
     end = int((np.maximum(events.offset[writes], 0) + view.bytes[writes]).max())
     is_once = len(np.unique(events.file[writes])) == 1 and total < _TWICE * end
     is_counted = loop is not None or is_once or bool(events.is_kind("compute").any())
-    facts = {"part": Fact(f"state {format_bytes(each)} total", why, is_counted)}
+    facts: dict[str, Fact] = {}
     if writers == 1 and ranks > 1:
-        facts["part"] = Fact(f"state {format_bytes(each)} whole", why, is_counted)
         facts["writers"] = Fact(f"rank {int(rank[0])}", "one rank writes")
     elif files == 1 and writers > 1:
         facts["writers"] = Fact("all ranks into shared file", f"{count(writers, 'rank')} write one file")
@@ -117,7 +117,25 @@ def _describe(view: View, own: Bools, loop: LoopFacts | None) -> SaveFacts:
     if saves > 1:
         facts["keep"] = _find_keep(view, own, saves, files, writes)
     cadence = _find_cadence(view, writes, rank, number, loop)
-    return SaveFacts(own, saves, *_count_restores(view, own, each, ranks, files), *cadence, facts)
+    restores, shared, doubt = _count_restores(view, own, each, ranks, files)
+    whole = round(shared * each) if shared <= _EVERYTHING else 0
+    kind = "whole" if writers == 1 and ranks > 1 else "total"
+    sizes = _list_parts(view, writes[number == 0], call) if files == 1 else []
+    sizes = sizes if len(sizes) * saves <= len(writes) and sum(sizes) * saves == total else [each - whole]
+    parts = [
+        Fact(f"state{place or ''} {format_bytes(size)} {kind}", why, is_counted) for place, size in enumerate(sizes)
+    ]
+    if whole:
+        parts.append(Fact(f"shared {format_bytes(whole)} whole", "each rank has read it in a restore", is_counted))
+    return SaveFacts(own, saves, restores, shared > _EVERYTHING, doubt, *cadence, parts, facts)
+
+
+def _list_parts(view: View, writes: Ints, call: int) -> list[int]:
+    """Return the bytes of the parts of a file: a call that is not one of those that cut parts ends one; [] if many."""
+    sizes = view.bytes[writes[np.argsort(view.events.offset[writes], kind="stable")]]
+    ends = np.flatnonzero(sizes != call)
+    found: list[int] = np.add.reduceat(sizes, np.append(0, ends[:-1] + 1)).tolist() if len(ends) else []
+    return found if 1 < len(found) <= _MOST_PARTS and ends[-1] == len(sizes) - 1 else []
 
 
 def _share_in_steps(view: View, writes: Ints) -> float:
@@ -138,26 +156,27 @@ def _find_keep(view: View, own: Bools, saves: int, files: int, writes: Ints) -> 
     names = {path.rpartition("/")[2] for path in written}  # a folder may have another name by then
     deleted = sum(name in names for name in gone)
     if not deleted:
-        return Fact("", "no call of the trace deletes a save, so all stay", is_sure=False)
+        return Fact("", f"none of {saves} saves was deleted, so all stay; more of them may show it", is_sure=False)
     return Fact(str(max(saves - deleted // files, 1)), f"{count(deleted, 'file')} of {len(written):_} were deleted")
 
 
-def _count_restores(view: View, own: Bools, size: int, ranks: int, files: int) -> tuple[int, bool, str]:
-    """Return how often a checkpoint was read, whether each rank read all of it, and what a restore does not explain."""
+def _count_restores(view: View, own: Bools, size: int, ranks: int, files: int) -> tuple[int, float, str]:
+    """Return how often a checkpoint was read, the share of it that all ranks read, and what restores do not explain."""
     rows = np.flatnonzero(own & view.basic & view.events.is_kind("read") & (view.bytes > 0))
     if not len(rows):
-        return 0, False, ""
+        return 0, 0.0, ""
     file, offset = view.events.file[rows].astype(np.int64), view.events.offset[rows]
     (_, file, offset, moved), _ = count_by(view.groups_of(rows), file, offset, view.bytes[rows])
     (_, _, each), readers = count_by(file, offset, moved)
-    is_shared = ranks > 1 and int(each[readers == ranks].sum()) > _EVERYTHING * int(each.sum())
-    total, whole = int(view.bytes[rows].sum()), max(size * (ranks if is_shared else 1), 1)
+    shared = int(each[readers == ranks].sum()) / int(each.sum()) if ranks > 1 else 0.0
+    shared = 1.0 if shared > _EVERYTHING else shared if shared > _SAME else 0.0
+    total, whole = int(view.bytes[rows].sum()), max(round(size * (1 + shared * (ranks - 1))), 1)
     restores = max(round(total / whole), 1)
     is_same = abs(total - restores * whole) <= _SAME * total
     doubt = "" if is_same else f"{format_bytes(total)} were read: ranks read parts more than once, or not all of it"
     if not doubt and len(np.unique(view.events.file[rows])) > files:
         doubt = "files of several saves were read: this reads the newest save each time"
-    return restores, is_shared, doubt
+    return restores, shared if is_same else float(shared == 1), doubt
 
 
 def _count_steps_before(view: View, loop: LoopFacts | None, rank: Ints, time: Ints) -> Ints:
@@ -179,28 +198,35 @@ def _number_saves(view: View, own: Bools, writes: Ints, loop: LoopFacts | None) 
     """
     events = view.events
     folders = np.unique([path.rpartition("/")[0] for path in events.files], return_inverse=True)[1]
-    order = folders.astype(np.int64)[events.file[writes]]
-    spans = sorted(
-        (int(times.min()), int(times.max()))
-        for times in (events.begin[writes[order == one]] for one in np.unique(order))
-    )
-    if any(later < end for (_, end), (later, _) in pairwise(spans)) or len(spans) == 1:  # not of one save each
-        opens = np.flatnonzero(own & view.basic & events.is_kind("open"))
-        times = events.begin[opens]
+    order = np.unique(folders[events.file[writes]], return_inverse=True)[1].astype(np.int64)
+    times, rank = events.begin[writes], view.groups_of(writes)
+    first, last = np.full(order.max() + 1, times.max()), np.zeros(order.max() + 1, np.int64)
+    np.minimum.at(first, order, times)
+    np.maximum.at(last, order, times)
+    begin = np.argsort(first)
+    if len(first) == 1 or (first[begin][1:] < last[begin][:-1]).any():  # not of one save each
         if loop is None and not events.is_kind("compute").any():
             return _number_by_names(view, writes)
-        steps = _count_steps_before(view, loop, view.groups_of(opens), times)
-        keys = [events.process[some].astype(np.int64) << 32 | events.file[some] for some in (opens, writes)]
-        order = _count_steps_before(view, loop, view.groups_of(writes), events.begin[writes])
-        for key in np.unique(keys[0]).tolist():
-            known, rows = np.flatnonzero(keys[0] == key), np.flatnonzero(keys[1] == key)
-            known = known[np.argsort(times[known])]
-            place = np.searchsorted(times[known], events.begin[writes[rows]], "right") - 1
-            order[rows] = steps[known[np.maximum(place, 0)]]
+        opens = np.flatnonzero(own & view.basic & events.is_kind("open"))
+        order = _count_steps_before(view, loop, rank, _find_openings(view, opens, writes))
     first = np.unique(order, return_index=True)[1]
     ranked = np.argsort(np.argsort(events.begin[writes[first]]))
     numbers: Ints = ranked[np.unique(order, return_inverse=True)[1]].astype(np.int64)
     return numbers
+
+
+def _find_openings(view: View, opens: Ints, writes: Ints) -> Ints:
+    """Return when the file of each write was last opened by its process; its own begin if it was not; (writes,)."""
+    events, both = view.events, np.concatenate([opens, writes])
+    is_write = np.arange(len(both)) >= len(opens)
+    order = np.lexsort((is_write, events.begin[both], events.file[both], events.process[both]))
+    place = np.maximum.accumulate(np.where(is_write[order], -1, np.arange(len(both))))
+    opened = both[order[np.maximum(place, 0)]]
+    is_own = (place >= 0) & (events.file[opened] == events.file[both[order]])
+    is_own &= events.process[opened] == events.process[both[order]]
+    found = np.empty(len(both), np.int64)
+    found[order] = events.begin[np.where(is_own, opened, both[order])]
+    return found[len(opens) :]
 
 
 def _number_by_names(view: View, writes: Ints) -> Ints:
@@ -210,7 +236,7 @@ def _number_by_names(view: View, writes: Ints) -> Ints:
     """
     events = view.events
     begin, end = events.begin[writes], events.end[writes]
-    files = [np.flatnonzero(events.file[writes] == number) for number in np.unique(events.file[writes])]
+    files = [rows for _, rows in group_rows(events.file[writes].astype(np.int64))]
     files.sort(key=lambda rows: int(begin[rows].min()))
     longest = max(int(end[rows].max() - begin[rows].min()) for rows in files)
     found, number, last = np.zeros(len(writes), np.int64), 0, int(begin[files[0]].min())
@@ -229,7 +255,8 @@ def _find_cadence(view: View, writes: Ints, rank: Ints, number: Ints, loop: Loop
     if loop is None or not loop.steps:
         return "", True
     done = _count_steps_before(view, loop, rank, view.events.begin[writes])
-    steps = np.array([int(done[number == save].min()) for save in range(int(number.max()) + 1)])
+    steps = np.full(int(number.max()) + 1, done.max())
+    np.minimum.at(steps, number, done)
     epoch, whole = loop.steps, loop.steps * max(loop.epochs, 1)
     if not steps.all():
         return "", True

@@ -1,4 +1,4 @@
-"""One pattern of several traces of a job: what grows with its ranks, and what does not."""
+"""Growth of a pattern: with the ranks, by several traces of a job, or by a parameter, for one trace."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from dliosim.units import SIZES, TIMES, format_bytes, format_seconds
 _NUMBER: Final = re.compile(rf"(\d[\d_]*(?:\.\d+)?)(?: ({'|'.join([*SIZES, *TIMES])})\b)?")
 #: The units of one kind by each of them.
 _UNIT_KINDS: Final = {**dict.fromkeys(SIZES, "B"), **dict.fromkeys(TIMES, "s")}
+#: A distribution of sizes.
+_FITTED: Final = re.compile(r"[a-z]+\(")
 #: Numbers within this share of each other are the same.
 _SAME: Final = 0.02
 
@@ -49,6 +51,19 @@ def merge_lines(patterns: Mapping[int, Sequence[Line]]) -> list[Line]:
         shown = "; ".join(", ".join(map(str, each)) for each in times)
         merged.append(f"# ? `repeat` is that of {most} ranks: {shown} on {', '.join(map(str, patterns))} ranks")
     return merged
+
+
+def add_scale(lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield the lines of a pattern of one run, with a parameter that multiplies the samples and files of its data."""
+    has_data = any(isinstance(line, Setting) and line.head == "samples" for line in lines)
+    for line in lines:
+        if isinstance(line, Setting) and line.head in ("samples", "layout"):
+            scaled = re.sub(r"^(\d+)", r"ceil(\1 * $scale)", line.fact.value)
+            yield replace(line, fact=replace(line.fact, value=scaled))
+        else:
+            yield line
+        if has_data and isinstance(line, str) and line.startswith("workload"):
+            yield from ("", 'param scale = 1 "multiplies samples and files; one run does not show what grows: a guess"')
 
 
 def _list_facts(lines: Sequence[Line]) -> Iterator[tuple[tuple[str, ...], Fact]]:
@@ -105,6 +120,8 @@ def _merge_facts(known: Fact, facts: Sequence[Fact], ranks: Sequence[int]) -> Fa
         if scaled := _scale(columns[other[0]], ranks, part[2]):
             value = known.value[: part.start()] + scaled + known.value[part.end() :]
             return Fact(value, f"{', '.join(each[other[0]][0] for each in parts)} {on}", are_sure)
+    if all(_FITTED.match(value) for value in values):
+        return Fact(known.value, f"fitted to each run, this to that on {max(ranks)} ranks", is_sure=False)
     return Fact(known.value, f"{'; '.join(value or 'unknown' for value in values)} {on}", is_sure=False)
 
 

@@ -799,3 +799,99 @@ def test_restores_of_several_saves_are_said() -> None:
     rows = [*long_steps(1), *(row for step in (2, 4) for row in save_at(step, (0,)))]
     rows += [read(2000 * MS * step, MS, f"/ckpt/step{step}/0.pt", 0, 30_000) for step in (2, 4)]
     assert "# ? files of several saves were read" in infer(rows).text
+
+
+def copies_of_tokens(steps: int, many: int = 2, stride: int = 2048, item: int = 2) -> list[Row]:
+    """Return copies of `many` samples a step, from different places, of samples that share a token with the next."""
+    rows = [Row("open", 0, 1, file="/d/all.bin"), write(1, 1, "/d/all.bin", 0, 64 * stride + item)]
+    for step in range(steps):
+        rows += [
+            read((step + 1) * 10 * MS, MS, "/d/all.bin", step * 7 % 64 * stride, many * (stride + item), step=step + 1)
+        ]
+        rows += [compute((step + 1) * 10 * MS + 2 * MS, 5 * MS, step=step + 1)]
+    return rows
+
+
+def test_samples_that_share_a_token_with_the_next_one_are_counted_in_doubt(tmp_path: Path) -> None:
+    made = infer(copies_of_tokens(12))
+    (data,) = compiled(made, tmp_path).datasets
+    assert (data.samples, data.constant_size, first_loop(made, tmp_path).batch) == (64, 2050, 2)
+    assert all("# ?" in line_of(made, head) for head in ("samples", "size"))
+    assert "# shuffle: unknown" in made.text
+
+
+def requests_of(ranks: int, samples: int, requests: int) -> list[Row]:
+    """Return requests of one sample by ranks that share each pass over the data, the last step of a pass with fewer."""
+    rows, steps = [epoch(0, requests * 20 * MS, rank, epoch=1) for rank in range(ranks)], -(-samples // ranks)
+    for number in range(requests):
+        order = np.random.default_rng(number // steps).permutation(samples)
+        for rank in range(ranks):
+            if (place := number % steps * ranks + rank) < samples:
+                at = number * 20 * MS
+                rows.append(read(at, MS, "/d/all", order[place] * 9000, 9000, process=rank, epoch=1, step=number + 1))
+    return rows
+
+
+def test_samples_that_are_read_again_before_all_are_answer_requests(tmp_path: Path) -> None:
+    loop = first_loop(infer(requests_of(ranks=3, samples=16, requests=30)), tmp_path)
+    assert loop.arrivals is not None
+    assert (loop.arrivals.requests, loop.arrivals.gap.mean, loop.shard) == (30, pytest.approx(20e-3), "by sample")
+    assert (loop.last_batch, loop.shuffle.samples) == ("keep", "globally")
+
+
+def test_steps_of_different_batches_end_with_smaller_ones(tmp_path: Path) -> None:
+    rows = [
+        read(place * MS, MS // 9, "/d/all", place * 1000, 1000, step=place // 20 + 1, epoch=1) for place in range(35)
+    ]
+    loop = first_loop(infer([*rows, epoch(0, 40 * MS, epoch=1)]), tmp_path)
+    assert (loop.batch, loop.last_batch) == (20, "keep")
+
+
+def test_files_that_were_not_read_are_counted_in_doubt(tmp_path: Path) -> None:
+    for number in range(12):
+        (tmp_path / f"{number:03d}.npz").write_bytes(b"1")
+    (tmp_path / "notes.npz").write_bytes(b"1")
+    rows = read_files(10, gap=20)
+    for row in rows:
+        row.file = row.file.replace("/d", str(tmp_path))
+    made = infer(rows)
+    line = line_of(made, "samples")
+    assert line.split()[1] == "12" and "# ? 10 were read; 2 files next to them not read" in line
+
+
+@pytest.mark.parametrize(("opened", "often"), [((1, 2, 3), "each epoch"), ((1,), "once")])
+def test_a_file_that_is_opened_twice_at_a_time_is_opened_as_often(opened: Sequence[int], often: str) -> None:
+    rows = steps_of([SHUFFLED], 4, epochs=3)
+    for number in opened:
+        begun = min(row.begin for row in rows if row.kind == "read" and row.epoch == number)
+        rows += [Row("open", begun, 0, file="/d/all")] * 2
+    assert line_of(infer(rows), "open").split("#")[0].split()[1:] == often.split()
+
+
+def test_a_few_samples_next_to_each_other_are_no_sure_blocks() -> None:
+    rows = steps_of([range(4), range(4, 8)], 4)
+    assert "# ? each rank reads samples next to each other" in line_of(infer(rows), "shard")
+
+
+def test_parts_of_a_file_end_with_a_smaller_call(tmp_path: Path) -> None:
+    rows = long_steps(1)
+    for step in (2, 4, 6):
+        place = 0
+        for size in (1000, *[1 << 20] * 2, 9000, *[1 << 20] * 5, 70):
+            rows.append(write(100 * MS * step - 40 * MS + place // 1000, 10, f"/ckpt/{step}.pt", place, size))
+            place += size
+    made = infer(rows)
+    (kept,) = compiled(made, tmp_path).checkpoints
+    assert [part.size for part in kept.parts] == [1000, (2 << 20) + 9000, (5 << 20) + 70]
+    assert explain_work(made.work, compiled(made, tmp_path))["calls"] == 1.0
+
+
+def test_what_all_ranks_read_of_a_save_is_a_part_that_each_has(tmp_path: Path) -> None:
+    rows = [row for rank in range(3) for row in save_at(2, (rank,), size=30_000)]
+    for rank in range(3):
+        rows += [read(900 * MS, MS, f"/ckpt/step2/{rank}.pt", 0, 30_000 - 8000, process=rank)]
+        rows += [read(901 * MS, MS, f"/ckpt/step2/{one}.pt", 22_000, 8000, process=rank) for one in range(3)]
+    workload = compiled(infer([*long_steps(3), *rows]), tmp_path)
+    (kept,) = workload.checkpoints
+    assert [(part.name, part.size) for part in kept.parts] == [("state", 66_000), ("shared", 24_000)]
+    assert sum(1 for verb in workload.verbs if isinstance(verb, Restore)) == 1

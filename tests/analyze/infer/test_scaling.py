@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dliosim.analyze.infer.facts import Fact, Line, Setting
-from dliosim.analyze.infer.scaling import merge_lines
+from dliosim.analyze.infer.scaling import add_scale, merge_lines
 from dliosim.errors import TraceError
 
 
@@ -109,3 +109,21 @@ def test_comments_are_no_blocks_and_other_repeats_are_said() -> None:
 )
 def test_multiples_that_any_number_of_ranks_can_have(two: str, four: str, merged: str) -> None:
     assert merge(on2=two, on4=four).value == merged
+
+
+def test_distributions_that_were_fitted_to_each_run_are_not_all_in_the_comment() -> None:
+    fact = merge(on2="normal(5 kB, 1 kB)", on4="gamma(6 kB, 2 kB)")
+    assert (fact.value, fact.is_sure) == ("gamma(6 kB, 2 kB)", False)
+    assert fact.why == "fitted to each run, this to that on 4 ranks"
+
+
+def test_a_parameter_multiplies_samples_and_files_of_one_run() -> None:
+    lines: list[Line] = ["workload NAME", "dataset data {"]
+    lines += [Setting("samples", Fact("60", "read", False)), Setting("layout", Fact("6 files in 3 folders", "")), "}"]
+    scaled = list(add_scale(lines))
+    assert [line.fact for line in scaled if isinstance(line, Setting)] == [
+        Fact("ceil(60 * $scale)", "read", False),
+        Fact("ceil(6 * $scale) files in 3 folders", ""),
+    ]
+    assert [line for line in scaled if isinstance(line, str) and line.startswith("param scale = 1 ")]
+    assert list(add_scale(["workload NAME", "checkpoint model {", "}"])) == ["workload NAME", "checkpoint model {", "}"]
