@@ -338,7 +338,7 @@ def _find_visits(view: View, rows: Ints, file: Ints) -> Bools:
 def _number_parts(many: Ints) -> tuple[Ints, Ints]:
     """Return for each part of some calls, of `many` parts each, the number of its call, and its own in the call."""
     call = np.repeat(np.arange(len(many)), many)
-    return call, np.arange(len(call)) - np.repeat(np.cumsum(many) - many, many)
+    return call, number_within(call)
 
 
 def _count_samples(view: View, calls: _Calls, is_read: Bools, contents: Contents | None) -> DataFiles | None:

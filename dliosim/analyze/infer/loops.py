@@ -89,7 +89,8 @@ def _describe_loop(view: View, data: DataFiles | None, spans: Ints) -> LoopFacts
     if data is not None and again > _AGAIN * len(np.unique(data.reads.rank)):
         epochs = round(len(data.reads) / data.samples)
         facts["epochs"] = Fact(str(epochs), "samples were read again within an epoch: as many reads", False)
-        if len(spans) and (data.reads.step > 0).all():
+        # Requests come one by one: what is read ahead is of no request.
+        if len(spans) and (data.reads.step > 0).all() and _describe_readers(view, data).value == "0":
             epochs, facts = 1, {"requests": _describe_requests(data.reads, steps)}
             reads, is_kept = _split_passes(data)
             data = replace(data, reads=reads)

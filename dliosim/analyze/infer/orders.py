@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.arrays import Ints, find_starts
+from dliosim.analyze.arrays import Ints
 from dliosim.analyze.infer.data_files import DataFiles
 from dliosim.analyze.infer.facts import Fact
 from dliosim.analyze.infer.reads import SampleReads, count_by, group_rows
@@ -150,7 +150,5 @@ def list_lanes(reads: SampleReads) -> list[Ints]:
 
 def _number_rows(*columns: Ints) -> Ints:
     """Return a number for each different row of some columns; (n,)."""
-    order = np.lexsort(columns[::-1])
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = np.cumsum(find_starts(*(column[order] for column in columns)))
+    numbers: Ints = np.unique(np.stack(columns), axis=1, return_inverse=True)[1].reshape(-1)
     return numbers

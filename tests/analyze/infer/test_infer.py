@@ -895,3 +895,8 @@ def test_what_all_ranks_read_of_a_save_is_a_part_that_each_has(tmp_path: Path) -
     (kept,) = workload.checkpoints
     assert [(part.name, part.size) for part in kept.parts] == [("state", 66_000), ("shared", 24_000)]
     assert sum(1 for verb in workload.verbs if isinstance(verb, Restore)) == 1
+
+
+def test_threads_that_read_samples_again_answer_no_requests(tmp_path: Path) -> None:
+    rows = [replace(row, thread=row.step % 2) for row in requests_of(ranks=1, samples=8, requests=30)]
+    assert first_loop(infer(rows), tmp_path).arrivals is None
