@@ -383,6 +383,7 @@ def _find_tokens(view: View, calls: _Calls, is_read: Bools, contents: Contents |
     They begin at multiples of their bytes but those of a token. A call may copy several from different places.
     """
     rows, events = calls.rows, view.events
+    contents = contents if contents is not None and contents.dataset.format == "indexed" else None
     file, offset, size = calls.place[events.file[rows]], events.offset[rows], view.sizes[rows]
     stride, least = int(np.gcd.reduce(offset)), int(size.min())
     many = least // (stride + 1)
