@@ -140,15 +140,15 @@ def is_in_order(reads: SampleReads) -> bool:
 
 def list_passes(reads: SampleReads) -> list[Ints]:
     """Return the reads of each rank in each epoch."""
-    return [rows for _, rows in group_rows(_number_rows(reads.rank, reads.epoch))]
+    return _list_by_epoch(reads.rank, reads.epoch)
 
 
 def list_lanes(reads: SampleReads) -> list[Ints]:
     """Return the reads of each thread in each epoch."""
-    return [rows for _, rows in group_rows(_number_rows(reads.lane, reads.epoch))]
+    return _list_by_epoch(reads.lane, reads.epoch)
 
 
-def _number_rows(*columns: Ints) -> Ints:
-    """Return a number for each different row of some columns; (n,)."""
-    numbers: Ints = np.unique(np.stack(columns), axis=1, return_inverse=True)[1].reshape(-1)
-    return numbers
+def _list_by_epoch(owner: Ints, epoch: Ints) -> list[Ints]:
+    """Return the rows of each owner in each epoch, from 1, or -1."""
+    keys = np.unique(owner, return_inverse=True)[1] * (int(epoch.max(initial=0)) + 2) + epoch
+    return [rows for _, rows in group_rows(keys)]

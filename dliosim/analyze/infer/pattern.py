@@ -306,12 +306,13 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
     if not data.is_seen:
         why = "calls that are not in the trace have read more: it moves in the files beyond its reads"
     how = "whole" if data.is_whole else "in part"
+    are_known = data.were_written or len(np.unique(reads.file)) == files  # others may be no data
     return {
         "samples": Fact(
             f"{data.samples}", f"{seen}; {data.doubt}" if data.doubt else seen, is_counted and not data.doubt
         ),
         "size": Fact(write_distribution(size, write_size), why, is_sure and not data.doubt),
-        "layout": Fact(layout, f"{count(files, 'file')}, read {how}", not (data.is_whole and data.doubt)),
+        "layout": Fact(layout, f"{count(files, 'file')}, read {how}", are_known and not (data.is_whole and data.doubt)),
         "format": _find_format(data, size),
         "path": Fact(f'"{path}"', ""),
     }
