@@ -242,19 +242,17 @@ def _find_streamed(view: View) -> Ints:
 
 def _describe(view: View, calls: _Calls) -> DataFiles:
     """Return a data set: by what its files have if they are here, else by the calls alone."""
-    is_read = np.zeros(len(view.events), np.bool_)
-    is_read[calls.rows] = True
     contents = read_contents((*calls.paths, *calls.unread))
     if contents is not None and (calls.ends > contents.ends[: len(calls.ends)]).any():
         contents = None  # other files than those of the trace
     if (view.events.offset[calls.rows] >= 0).all():
-        found = _count_samples(view, calls, is_read, contents) or _find_tokens(view, calls, is_read, contents)
+        found = _count_samples(view, calls, contents) or _find_tokens(view, calls, contents)
         if found is not None:
             return found
-    return _guess_samples(view, calls, is_read, contents)
+    return _guess_samples(view, calls, contents)
 
 
-def _guess_samples(view: View, calls: _Calls, is_read: Bools, contents: Contents | None) -> DataFiles:
+def _guess_samples(view: View, calls: _Calls, contents: Contents | None) -> DataFiles:
     """Return a data set whose samples are whole files, or calls, or parts of calls."""
     events, rows, ends, files = view.events, calls.contents, calls.ends, len(calls.paths)
     is_seen = bool((calls.farthest > ends / _WHOLE).mean() < 1 - _SURE)
@@ -299,20 +297,31 @@ def _guess_samples(view: View, calls: _Calls, is_read: Bools, contents: Contents
     is_marked = contents is not None and contents.are_marked and contents.samples == samples
     doubt = "" if is_marked else _doubt_samples(view, calls, visit, is_whole, piece or unit)
     doubt = doubt or ("calls say no offsets, so files may have more" if has_no_places and is_whole else calls.doubt)
+    return replace(
+        _make_data(view, calls, reads, samples, contents),
+        paths=(*calls.paths, *unread),
+        is_whole=is_whole,
+        piece=piece,
+        are_placed=are_placed,
+        is_divided=unit > 0,
+        is_seen=is_seen,
+        is_sized=is_sized,
+        doubt=doubt,
+    )
+
+
+def _make_data(view: View, calls: _Calls, reads: SampleReads, samples: int, contents: Contents | None) -> DataFiles:
+    """Return a data set by the reads of its samples, with all that is unusual to be added."""
+    rows = np.zeros(len(view.events), np.bool_)
+    rows[calls.rows] = True
     return DataFiles(
-        (*calls.paths, *unread),
-        is_read,
+        (*calls.paths, *calls.unread),
+        rows,
         reads,
         samples,
-        is_whole,
-        piece,
-        are_placed,
-        unit > 0,
-        is_seen,
-        contents,
-        is_sized,
-        calls.were_written,
-        doubt,
+        contents=contents,
+        were_written=calls.were_written,
+        doubt=calls.doubt,
     )
 
 
@@ -341,7 +350,7 @@ def _number_parts(many: Ints) -> tuple[Ints, Ints]:
     return call, number_within(call)
 
 
-def _count_samples(view: View, calls: _Calls, is_read: Bools, contents: Contents | None) -> DataFiles | None:
+def _count_samples(view: View, calls: _Calls, contents: Contents | None) -> DataFiles | None:
     """Return the data set by the samples whose first bytes calls have read; None if reads begin elsewhere."""
     if contents is None or len(contents.file) <= len(calls.paths):
         return None
@@ -364,20 +373,11 @@ def _count_samples(view: View, calls: _Calls, is_read: Bools, contents: Contents
     if not is_sized:  # such as some columns
         sizes = np.full(len(sample), max(round(size.sum() / len(sample)), 1))
     reads = list_reads(view, rows[call], rows[call], within, sample, file[call], sizes)
-    return DataFiles(
-        (*calls.paths, *calls.unread),
-        is_read,
-        reads,
-        contents.samples,
-        doubt=calls.doubt,
-        piece=_usual_piece(visit, size),
-        contents=contents,
-        is_sized=is_sized,
-        were_written=calls.were_written,
-    )
+    made = _make_data(view, calls, reads, contents.samples, contents)
+    return replace(made, piece=_usual_piece(visit, size), is_sized=is_sized)
 
 
-def _find_tokens(view: View, calls: _Calls, is_read: Bools, contents: Contents | None) -> DataFiles | None:
+def _find_tokens(view: View, calls: _Calls, contents: Contents | None) -> DataFiles | None:
     """Return the data set whose samples share a token with the next one, as Megatron's do; None if they do not.
 
     They begin at multiples of their bytes but those of a token. A call may copy several from different places.
@@ -402,16 +402,7 @@ def _find_tokens(view: View, calls: _Calls, is_read: Bools, contents: Contents |
     samples = int(parts.sum())
     contents = replace(contents, samples=samples) if contents is not None else None
     doubt = calls.doubt if contents is not None else f"they overlap by {each - stride} B, as Megatron's do"
-    return DataFiles(
-        (*calls.paths, *calls.unread),
-        is_read,
-        reads,
-        samples,
-        are_placed=are_placed,
-        contents=contents,
-        were_written=calls.were_written,
-        doubt=doubt,
-    )
+    return replace(_make_data(view, calls, reads, samples, contents), are_placed=are_placed, doubt=doubt)
 
 
 def _is_content(view: View, rows: Ints) -> Bools:

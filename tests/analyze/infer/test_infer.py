@@ -857,6 +857,7 @@ def test_files_that_were_not_read_are_counted_in_doubt(tmp_path: Path) -> None:
     made = infer(rows)
     line = line_of(made, "samples")
     assert line.split()[1] == "12" and "# ? 10 were read; 2 files next to them not read" in line
+    assert "# ? 12 files" in line_of(made, "layout")
 
 
 @pytest.mark.parametrize(("opened", "often"), [((1, 2, 3), "each epoch"), ((1,), "once")])
