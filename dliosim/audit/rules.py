@@ -229,7 +229,7 @@ def server_cache(loop: LoopResult, answer: Answer) -> Iterator[str]:
         yield _reasons(answer)
 
 
-@rule("loop", NOTE, "Hoefler 5", "use more `epochs`; without `cache off` put `drop caches` and the loop in a `repeat`")
+@rule("loop", NOTE, "Hoefler 5", "use more `epochs`; without `cache off` add `caches cold each epoch`")
 def few_epochs(loop: LoopResult, answer: Answer) -> Iterator[str]:
     """Find fewer than 3 epochs that count."""
     if len(answer.epochs) < _FEWEST:

@@ -216,7 +216,7 @@ class CompareCommand(RankCommand):
         """Return how caches are treated before each pass: `cold`, `warm`, or empty if nothing is read.
 
         Without --caches a restore is cold, since the page cache has all that was just saved; a loop is cold if the
-        pattern has `drop caches` anywhere.
+        pattern has `drop caches` anywhere, or its epochs begin cold.
         """
         if isinstance(first.verb, Save) or self.storage is not None:
             if asked is not None:
@@ -226,7 +226,8 @@ class CompareCommand(RankCommand):
         if asked is not None:
             return asked
         drops = any(isinstance(verb, DropCaches) for verb, _ in flatten_verbs(first.workload.verbs))
-        return "cold" if drops or isinstance(first.verb, Restore) else "warm"
+        cold = isinstance(first.verb, Restore) or (isinstance(first.verb, Loop) and first.verb.cold_within is not None)
+        return "cold" if drops or cold else "warm"
 
     def _accepts_override(self, override: tuple[str, str]) -> bool:
         """Return whether the variants can run with one more override, so that advice works when it is typed."""

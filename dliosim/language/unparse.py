@@ -243,6 +243,11 @@ def _sync(loop: model.Loop) -> str:
     return f"allreduce {format_bytes(sync.size)}{every}" if sync.kind == "allreduce" else sync.kind + every
 
 
+def _cold_within(loop: model.Loop) -> str:
+    within = loop.cold_within
+    return "as they are" if within is None else f"cold each epoch within {format_seconds(within)}"
+
+
 def _cadence(cadence: model.Cadence) -> str:
     name, unit = cadence.checkpoint, cadence.unit
     if unit == "end":
@@ -328,6 +333,7 @@ _SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
     "epochs": lambda loop: str(loop.epochs) if loop.arrivals is None else None,
     "shuffle": _shuffles,
     "sync": _sync,
+    "caches": _cold_within,
     "checkpoint": lambda loop: [_cadence(cadence) for cadence in loop.checkpoints] or ["off"],
     "optimizer": _optimizer,
     "parallel": _parallel,
@@ -343,5 +349,6 @@ _SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
         ("everything" if restore.everything else "own part")
         + " once" * restore.once
         + " without sending" * (not restore.sent)
+        + " by file then broadcast" * restore.by_file
     ),
 }

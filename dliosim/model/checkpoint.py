@@ -97,6 +97,9 @@ class Checkpoint:
     commit: Annotated[Commit, Phrase()] = "rename"
     fsync: Switch = True  #: fsync, or MPI_File_sync, before the clock stops and the checkpoint is complete
     keep: Annotated[int | None, Phrase("all | COUNT")] = None  #: complete checkpoints to keep; older ones are deleted
+    #: most ranks that write files at a time: the next begins when an earlier one has synced and closed its files; with
+    #: files per rank and `one per N` only
+    at_most: Annotated[int | None, Phrase("off | COUNT writer(s) at a time", "at most")] = None
     #: CPU time to turn objects into bytes before they are written
     serialize: Annotated[Pace | None, Phrase("PACE")] = None
     #: a save copies the state to buffers, which are flushed while steps continue. Default: `off`
@@ -178,6 +181,8 @@ parallel: tensor 8 pipeline 4 data 2 | data 8
     parallelism
 folder
     num_folders
+at most: 4 writers at a time
+    max_writers, concurrent_writers, num_writers -> {} writers at a time
 keep
     max_to_keep, keep_last, save_total_limit, num_checkpoints
 serialize

@@ -102,6 +102,9 @@ def count_due_saves(loop: Loop, cadence: Cadence, steps: int) -> int | None:
     return loop.epochs * count_due(cadence, steps) if cadence.unit == "steps" else count_due(cadence, loop.epochs)
 
 
+#: Seconds in which a node drops the pages of a data set if the pattern says no time.
+DROP_LIMIT: Final = 60.0
+
 SHIFT: Final = "COUNT>=0 rank(s)"
 
 
@@ -136,6 +139,10 @@ class Loop:
     epochs: Annotated[int, Phrase("COUNT<=1_000_000_000")] = 1  #: passes over the data
     #: most steps per pass; the exact number if nothing is read. Default: all
     steps: Annotated[int | None, Phrase("COUNT")] = None
+    #: page cache at the begin of an epoch. `cold each epoch`: each node first drops the pages of the data set; one that
+    #: holds 1 % of them or more after this time ends the run. The time is in no other figure. Default: `as they are`;
+    #: `within 60 s`
+    cold_within: Annotated[float | None, Phrase("as they are | cold each epoch [within TIME]", "caches")] = None
     #: ends the loop at the first step boundary after this time, agreed by all ranks unless `sync off`; it does not
     #: repeat passes: give enough `epochs`
     seconds: Annotated[float | None, Phrase("TIME", "for")] = None
@@ -218,10 +225,21 @@ class Restore:
     shift: Annotated[int, Phrase(SHIFT, "shifted by")] = 0
     #: `own part`: each rank reads what it will hold. `everything`: each rank reads all. `... once`: one rank reads what
     #: several need (data rank 0 for tensors) and sends it to the others; `... once without sending`: the others go
-    #: without. Default: `own part`
+    #: without. `everything by file then broadcast`: file k is read by rank k mod ranks, which broadcasts it; all ranks
+    #: read at once. Default: `own part`
     everything: Annotated[bool, Phrase(keyword="reads", rule="reads")] = False
     once: bool = False  #: true: of ranks that need the same bytes the first one reads them, and broadcasts them
     sent: bool = True  #: false: with `once`, nothing is broadcast
+    by_file: bool = False  #: true: each file is read by one rank, in turn, which broadcasts it to all
+    #: file with which a rank begins. `as saved`: the first that it needs. `rotated by rank`: rank r begins at place r *
+    #: files / ranks of its files, and ends with those before
+    order: Annotated[Literal["as saved", "rotated by rank"], Phrase()] = "as saved"
+    #: `calls`: those of the checkpoint's `api`. `mmap`: pages of mapped files are touched as they are needed, as with
+    #: `engine mmap` of a loop; `api posix` only
+    through: Annotated[Literal["calls", "mmap"], Phrase()] = "calls"
+    #: `whole file`: each rank reads a file from begin to end, through the page cache, before the first range that it
+    #: needs of it; `api posix` only
+    ahead: Annotated[bool, Phrase("whole file | off", "read ahead")] = False
     #: `each once`: all checkpoints that the verbs above saved, the oldest first. `each of 10 once`: the first 10 of
     #: these or, if nothing above saves, of those that exist. A missing or damaged one is an error. `restore C each
     #: once` means the same. Default: the newest one
@@ -238,6 +256,10 @@ class Restore:
             f"shifted by {self.shift}" if self.shift else "",
             "everything" * self.everything,
             f"once{'' if self.sent else ' not sent'}" * self.once,
+            "by file then broadcast" * self.by_file,
+            self.order if self.order != "as saved" else "",
+            "through mmap" * (self.through == "mmap"),
+            "read ahead" * self.ahead,
             "oldest first" * bool(self.each),
         ]
         return " ".join(filter(None, phrases))
@@ -340,4 +362,6 @@ checkpoint: CHECKPOINT every 2 epochs | CHECKPOINT every 100 steps | CHECKPOINT 
     save_model, save, ckpt
 decode
     decoding
+caches
+    drop_caches, drop_cache, clear_caches -> cold each epoch | as they are
 """

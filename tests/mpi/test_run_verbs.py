@@ -282,7 +282,7 @@ def test_a_second_run_without_io_gives_the_slowdown(prepared: Place) -> None:
 def test_figures_agree_with_each_other(prepared: Place) -> None:
     prepared.write(DATASET, train_with("compute 4 ms"))
     results = prepared.results(2)
-    assert (results["schema_version"], results["name"], results["ranks"], results["nodes"]) == (9, "tiny", 2, 1)
+    assert (results["schema_version"], results["name"], results["ranks"], results["nodes"]) == (10, "tiny", 2, 1)
     train = only_phase(results, "train")
     assert [epoch["epoch"] for epoch in train["epochs"]] == [1, 2]
     for epoch in train["epochs"]:

@@ -226,7 +226,7 @@ def test_counts_are_sums_over_ranks(made: Made) -> None:
 def test_spreads_are_mean_least_and_greatest_of_the_ranks(made: Made) -> None:
     for epoch, rank in made.epochs():
         spreads = {name: value for name, value in epoch.items() if isinstance(value, dict) and "mean" in value}
-        assert len(spreads) == 13 + sum(bool((rank[f"{who}core_wait_ns"] >= 0).all()) for who in ("", "reader_"))
+        assert len(spreads) == 14 + sum(bool((rank[f"{who}core_wait_ns"] >= 0).all()) for who in ("", "reader_"))
         for name, spread in spreads.items():
             times = rank[name.replace("_seconds", "_ns")] * 1e-9
             assert [*spread.values()] == pytest.approx([times.mean(), times.min(), times.max()], rel=1e-12)

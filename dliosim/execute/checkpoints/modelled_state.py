@@ -12,7 +12,7 @@ from dliosim.errors import HELP
 from dliosim.execute.backends.contract import record_meter
 from dliosim.execute.backends.modelled_reader import ModelledCalls, ModelledStorage, refuse_first, require_calls
 from dliosim.execute.checkpoints.state_reader import ReadPass
-from dliosim.execute.checkpoints.state_writer import pieces_of
+from dliosim.execute.checkpoints.state_writer import pieces_of, take_turn
 from dliosim.execute.phases.context import Session
 from dliosim.measure.rank.meter import Meter, Stopwatch
 from dliosim.measure.rank.records import VerbRecord
@@ -20,6 +20,7 @@ from dliosim.model import Checkpoint, Restore, StorageModel, Verb, Workload
 from dliosim.model.verbs import flatten_verbs, list_saved_checkpoints
 from dliosim.plan.checkpoints.layout import StateFiles, count_pieces, state_files
 from dliosim.plan.checkpoints.reshard import count_steps, cut_steps, restore_passes
+from dliosim.plan.predict.saves import list_restore_refusals
 from dliosim.trace.calls import Call
 
 #: Calls that are waited for at a time.
@@ -40,12 +41,13 @@ def require_modelled_states(workload: Workload, verbs: tuple[Verb, ...], storage
         if isinstance(verb, Restore):
             checkpoint = workload.checkpoint(verb.checkpoint)
             _require_parts(checkpoint)
+            refuse_first(verb.checkpoint, list_restore_refusals(verb))
             split = checkpoint.split(ranks)
             passes = restore_passes(
                 state_files(checkpoint, verb.written_by or split), verb.parallel or split, verb, ranks, 0
             )
             access, whole = checkpoint.access, checkpoint.pieces == "whole"
-            totals = [count_steps(fetches(), access.transfer, whole, access.page) for fetches in passes]
+            totals = [count_steps(reads[0](), access.transfer, whole, access.page) for reads in passes]
             calls, size = sum(total.calls for total in totals), sum(total.bytes for total in totals)
             _require_mean(checkpoint.name, size, calls, storage, storage.servers.rate)
 
@@ -81,7 +83,9 @@ def write_modelled(
     waiting = _CheckpointCalls(session, files, directory, storage, record)
     call = Call.MPI_WRITE if checkpoint.access.is_mpi else Call.WRITE
     names = [files.shared_file_name()] if is_shared else files.file_names(rank)
-    waiting.wait(ranges, call, storage.model.write_rate, names)
+    with take_turn(session, files, record):
+        waiting.wait(ranges, call, storage.model.write_rate, names)
+    record.wall_ns += record.turn_ns
     if is_shared:
         record.files = int(rank == 0)
 
@@ -92,7 +96,7 @@ def read_modelled(session: Session, files: StateFiles, passes: list[ReadPass], s
     Ranks that others read for receive nothing.
     """
     access, record, whole = files.checkpoint.access, VerbRecord(), files.checkpoint.pieces == "whole"
-    fetches = chain.from_iterable(each.fetches() for each in passes if each.is_reader)
+    fetches = chain.from_iterable(each.own_reads() for each in passes)
     ranges = (
         (step.file, list(zip(step.offset.tolist(), step.length.tolist(), strict=True)))
         for step in cut_steps(fetches, access.transfer, whole, access.page)

@@ -105,7 +105,7 @@ def _read_checkpoint(
         try:
             with _plan_passes(session, sound, holder, verb) as passes:
                 residency, uncounted = _inspect_checkpoint(session, sound, found, record)
-                read_state(session, sound, found, passes, record)
+                read_state(session, sound, found, passes, record, verb)
             record.root = session.place_name(found.root, found.directory)
             if uncounted:
                 record.read_bytes = -1
@@ -147,9 +147,10 @@ def restore_buffer_bytes(world: World, checkpoint: Checkpoint, verb: Restore) ->
     """Return the bytes of the buffer of this rank that `restore` allocates. Not collective."""
     files = state_files(checkpoint, verb.written_by or checkpoint.split(world.size))
     holder, access = verb.parallel or checkpoint.split(world.size), checkpoint.access
-    fetches = restore_passes(files, holder, verb, world.size, world.rank)
-    whole = checkpoint.pieces == "whole"
-    return max(count_steps(each(), access.transfer, whole, access.page).largest for each in fetches)
+    passes = restore_passes(files, holder, verb, world.size, world.rank)
+    whole, streams = checkpoint.pieces == "whole", [stream for each in passes for stream in each]
+    buffers = 2 if verb.by_file else 1  # of what this rank reads, and of what it receives
+    return buffers * max(count_steps(each(), access.transfer, whole, access.page).largest for each in streams)
 
 
 @contextmanager
@@ -158,7 +159,8 @@ def _plan_passes(session: Session, files: StateFiles, holder: Split, verb: Resto
     world = session.world
     first, *others = restore_passes(files, holder, verb, world.size, world.rank)
     if not others:
-        yield [ReadPass(first, world.ranks if verb.everything and verb.once and verb.sent else None)]
+        is_sent = verb.by_file or (verb.everything and verb.once and verb.sent)
+        yield [ReadPass(first, world.ranks if is_sent else None)]
         return
     tensor, stage, data = holder.coordinates((world.rank + verb.shift) % world.size)
     # Ranks with the same tensor and pipeline coordinates hold equal shards: one rank reads them for this group.

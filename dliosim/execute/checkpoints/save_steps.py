@@ -288,15 +288,16 @@ def exchange_plans(world: World, files: StateFiles) -> NDArray[np.int64] | None:
     """Gather the plans of all ranks on rank 0 and send each rank its own. Collective.
 
     Returns on rank 0 an array (shards, 7) of int64: part, row0, row1, col0, col1, file (its index in
-    `StateFiles.files`), offset in bytes; None on other ranks. Raises ExecutionError on this rank alone if its plan
-    came back different.
+    `StateFiles.files`), offset in bytes; None on other ranks. Raises ExecutionError on every rank if the
+    plan of one came back different.
     """
     own = _shard_rows(files, world.rank)
     gathered = _gather_rows(world, own)
     received = own.copy()
     world.ranks.scatter([_byte_view(part) for part in gathered] if gathered is not None else None, _byte_view(received))
-    if not np.array_equal(received, own):
-        raise ExecutionError("the plan that rank 0 sent to this rank differs from the plan of this rank")
+    is_same = np.array_equal(received, own)
+    wrong = ExecutionError("the plan that rank 0 sent to this rank differs from the plan of this rank")
+    world.agree_on_error(None if is_same else wrong)  # ranks that take turns would wait for one that leaves
     return None if gathered is None else _number_files(files, gathered)
 
 

@@ -1,13 +1,13 @@
 """Read what this rank needs of a checkpoint, step by step into one buffer, and compare every byte.
 
-One rank may read for a group of ranks and broadcast to them. The clock counts reading and broadcasting; it does not
+Some ranks may read for a group of ranks and broadcast to it. The clock counts reading and broadcasting; it does not
 count planning a step and comparing its bytes, on whichever rank of the group that is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter_ns
 from typing import NamedTuple
@@ -27,8 +27,9 @@ from dliosim.execute.payload.payload_format import find_segment_mismatch, part_k
 from dliosim.execute.phases.context import Session
 from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
+from dliosim.model import Restore
 from dliosim.plan.checkpoints.layout import StateFiles
-from dliosim.plan.checkpoints.reshard import ReadStep, ReadTotals, count_steps, cut_steps
+from dliosim.plan.checkpoints.reshard import Reads, ReadStep, ReadTotals, count_steps, cut_steps
 from dliosim.plan.checkpoints.shards import StoredBlock
 from dliosim.plan.samples.io_requests import Calls, Extents, empty_ranges, plan_calls
 from dliosim.plan.samples.read_ranges import MOST_RANGES, ByteRanges, union_ranges
@@ -42,41 +43,56 @@ _TRAILER = 2 * _WORD.itemsize
 class ReadPass(NamedTuple):
     """Reads of shards, in their order."""
 
-    #: returns the reads, from the first again each time; the same on all ranks of `group`
-    fetches: Callable[[], Iterator[StoredBlock]]
-    #: the ranks that need these bytes; its first rank reads and broadcasts. None: this rank reads for itself
+    #: return the reads of each rank that reads, from the first again each time; the same on all ranks of `group`
+    streams: list[Reads]
+    #: the ranks that need these bytes; its first ranks read a stream each, and broadcast. None: this rank reads alone
     group: Ranks | None
 
     @property
-    def is_reader(self) -> bool:
-        """Return whether this rank reads."""
-        return self.group is None or self.group.rank == 0
+    def stream(self) -> int:
+        """Return the number of the stream that this rank reads; there is none of this number if it only receives."""
+        return 0 if self.group is None else self.group.rank
+
+    def own_reads(self) -> Iterator[StoredBlock]:
+        """Return the reads of this rank."""
+        return next(iter(self.streams[self.stream : self.stream + 1]), lambda: iter(()))()
 
 
 def read_state(
-    session: Session, files: StateFiles, found: FoundCheckpoint, passes: list[ReadPass], record: VerbRecord
+    session: Session,
+    files: StateFiles,
+    found: FoundCheckpoint,
+    passes: list[ReadPass],
+    record: VerbRecord,
+    verb: Restore,
 ) -> None:
     """Read passes of a checkpoint. Collective.
 
     All ranks must give the same number of passes. Raises DliosimError on every rank.
     """
     world, access = session.world, files.checkpoint.access
-    counts = world.run_on_all(lambda: [_count_pass(files, found, one) for one in passes])
-    rounds = np.array([count.steps for count in counts], np.int64)
+    counts = world.run_on_all(lambda: [[_count_reads(files, found, each) for each in one.streams] for one in passes])
+    rounds = np.array([max(count.steps for count in each) for each in counts], np.int64)
     if access.collective:
         world.allreduce(rounds, "max")
-    buffer = world.run_on_all(lambda: allocate(max(count.largest for count in counts) + _TRAILER))
+    largest = max(count.largest for each in counts for count in each) + _TRAILER
+    # What is received needs a buffer of its own if this rank has read something else meanwhile.
+    several = any(len(one.streams) > 1 for one in passes)
+    buffer, *other = world.run_on_all(lambda: [allocate(largest) for _ in range(1 + several)])
     sizes = found.saved.files
     names = [files.shared_file_name()] if files.is_one_file else sorted(sizes)
     of_files = Files(
         found.directory, names.__getitem__, lambda file: sizes[names[file]][0], files.is_one_file, world.comm
     )
-    reader = open_readers(access, of_files)[0]
+    engine = "mmap" if verb.through == "mmap" else access.engine
+    reader = open_readers(replace(access, engine=engine), of_files)[0]
+    ahead = open_readers(access, of_files)[0] if verb.ahead else None
+    numbers = {name: number for number, name in enumerate(names)}
+    keys, received = part_keys(files.checkpoint, files.parts, found.number), other[0] if other else buffer
     reading = _StateReader(
-        session, files, found.directory, part_keys(files.checkpoint, files.parts, found.number),
-        {name: number for number, name in enumerate(names)}, reader, buffer, record,
-    )  # fmt: skip
-    total = sum(count.bytes for count, one in zip(counts, passes, strict=True) if one.is_reader)
+        session, files, found.directory, keys, sizes, numbers, reader, ahead, buffer, received, record
+    )
+    total = sum(count.bytes for each, one in zip(counts, passes, strict=True) for count in each[one.stream :][:1])
     before = read_process_io()
     try:
         with session.progress.track_bytes(f"restore {files.checkpoint.name}", lambda: total):
@@ -84,14 +100,16 @@ def read_state(
             # After all ranks have read: ending may be collective, and a wait in it for slower ranks would count.
             world.run_on_all(reading.end)
         read = process_io_since(before)
-        record.rchar, record.read_bytes = read.called_read if access.counts_reads else -1, read.storage_read
+        counts_reads = verb.through == "calls" and access.counts_reads
+        record.rchar, record.read_bytes = read.called_read if counts_reads else -1, read.storage_read
         record.distinct_bytes = distinct_bytes(world, reading.asked.merge_ranges(reading.numbers))
     finally:
         if reader.meter.opens:
             record.hints = reader.active_hints()
-        with Stopwatch(record, "wall_ns"):
-            reader.close()
-        record_meter(reader.meter, record)
+        for each in filter(None, (reader, ahead)):
+            with Stopwatch(record, "wall_ns"):
+                each.close()
+            record_meter(each.meter, record)
     record.files = len(reading.asked.steps)
 
 
@@ -134,12 +152,18 @@ class _StateReader:
     directory: Path
     #: key of the contents of each part
     keys: list[int]
+    #: bytes and checksum of each file
+    sizes: Mapping[str, tuple[int, int]]
     #: the number of each file, the same on every rank
     numbers: Mapping[str, int]
     #: the reader of the access's backend
     reader: Reader
+    #: the reader that reads whole files before their ranges; None if nothing is read ahead
+    ahead: Reader | None
     #: bytes of one step and the trailer
     buffer: memoryview
+    #: the same for steps that are received; `buffer` itself if no rank reads and receives in turn
+    received: memoryview
     #: times and counts of the restore
     record: VerbRecord
     #: the ranges that were read
@@ -169,22 +193,25 @@ class _StateReader:
     def _read_pass(self, one: ReadPass, rounds: int) -> None:
         checkpoint = self.files.checkpoint
         access, whole = checkpoint.access, checkpoint.pieces == "whole"
-        planned = cut_steps(one.fetches(), access.transfer, whole, access.page)
-        before, status = self.aside_ns, False
+        planned = [cut_steps(stream(), access.transfer, whole, access.page) for stream in one.streams]
+        before, failed = self.aside_ns, [False] * len(planned)
         # All ranks of a collective access run the same number of rounds, also without a step: a rank that leaves early
-        # would let the others hang in their read. With other accesses `rounds` is the number of this rank's steps.
+        # would let the others hang in their read. With other accesses `rounds` is that of the longest stream.
         for _ in range(rounds):
             begun = perf_counter_ns()
-            step = next(planned, None)
-            plan = _NOTHING if step is None else _step_calls(self.numbers[step.file], step, access.page)
+            steps = [next(each, None) for each in planned]
+            plans = [
+                _NOTHING if one is None else _step_calls(self.numbers[one.file], one, access.page) for one in steps
+            ]
             self.aside_ns += perf_counter_ns() - begun
-            mine = step if one.is_reader and not self.given_up else None
-            if mine is not None or access.collective:
-                self._read_round(plan, mine)
+            own = one.stream if one.stream < len(steps) and not self.given_up else None
+            if (own is not None and steps[own] is not None) or access.collective:
+                self._read_round(*((_NOTHING, None) if own is None else (plans[own], steps[own])))
             # Every rank of the group plans the same steps, so each knows the bytes to receive without another message.
             # Broadcasts stop at the one that says that the reading rank failed: it sends no further ones.
-            if one.group is not None and step is not None and not status:
-                status = self._broadcast_step(one.group, plan.buffer_size, before)
+            for source, plan in enumerate(plans):
+                if one.group is not None and steps[source] is not None and not failed[source]:
+                    failed[source] = self._broadcast_step(one.group, source, plan.buffer_size, before)
             if self.given_up and not access.collective:
                 return
 
@@ -209,7 +236,16 @@ class _StateReader:
             self.failure = self.failure or failure
             self.given_up = True
 
+    def _read_ahead(self, ahead: Reader, file: int, size: int) -> None:
+        """Read a file from begin to end, in calls as large as the buffer takes."""
+        most = len(self.buffer) - _TRAILER
+        with Stopwatch(self.record, "ahead_ns"):
+            for offset in range(0, size, most):
+                ahead.read(_plan_calls(file, np.array([offset]), np.array([min(most, size - offset)])), self.buffer)
+
     def _read_step(self, plan: Calls, step: ReadStep) -> None:
+        if self.ahead is not None and step.file not in self.asked.steps:
+            self._read_ahead(self.ahead, self.numbers[step.file], self.sizes[step.file][0])
         self.reader.read(plan, self.buffer)
         # Compared now, while the bytes are in the one buffer; its time goes to `aside_ns`, which the clock leaves out.
         begun = perf_counter_ns()
@@ -241,19 +277,19 @@ class _StateReader:
             at += segment.length
         return None
 
-    def _broadcast_step(self, group: Ranks, size: int, before: int) -> bool:
-        """Send what was read to the group, or receive it; return whether the reading rank failed and sends no more."""
+    def _broadcast_step(self, group: Ranks, source: int, size: int, before: int) -> bool:
+        """Send what rank `source` read to the group, or receive it; return whether it failed and sends no more."""
         # The trailer goes with the data in one message: a message of its own would add its latency to each step.
-        data = self.buffer[: size + _TRAILER]
+        data = (self.buffer if group.rank == source else self.received)[: size + _TRAILER]
         status = np.frombuffer(data, np.uint8)[size:]
-        if group.rank == 0:
+        if group.rank == source:
             status[:] = np.array([self.given_up, self.aside_ns - before], _WORD).view(np.uint8)
         begun = perf_counter_ns()
-        group.broadcast(data)
+        group.broadcast(data, source)
         ended = perf_counter_ns()
         self.record.broadcast_ns += ended - begun
         failed, aside = np.frombuffer(status.tobytes(), _WORD).tolist()
-        if group.rank:
+        if group.rank != source:
             # This rank waited while the reading rank planned and compared; that time does not count.
             waited = max(0, before + aside - self.aside_ns)
             self.aside_ns += waited
@@ -269,13 +305,13 @@ def _is_storage_error(failure: ExecutionError) -> bool:
     return isinstance(cause, MPI.Exception) and cause.Get_error_class() == MPI.ERR_IO
 
 
-def _count_pass(files: StateFiles, found: FoundCheckpoint, one: ReadPass) -> ReadTotals:
-    """Count what a pass reads. Raises ExecutionError [R401] for a file that the manifest does not list."""
+def _count_reads(files: StateFiles, found: FoundCheckpoint, reads: Reads) -> ReadTotals:
+    """Count what a stream reads. Raises ExecutionError [R401] for a file that the manifest does not list."""
     checkpoint = files.checkpoint
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
 
     def check_fetches() -> Iterator[StoredBlock]:
-        for fetch in one.fetches():
+        for fetch in reads():
             if fetch.file not in found.saved.files:
                 raise ExecutionError(f"{found.directory / fetch.file} is not in the manifest", "R401")
             yield fetch
@@ -284,8 +320,12 @@ def _count_pass(files: StateFiles, found: FoundCheckpoint, one: ReadPass) -> Rea
 
 
 def _step_calls(file: int, step: ReadStep, page: int) -> Calls:
-    count = len(step.offset)
-    extents = Extents(np.arange(count), np.full(count, file), step.offset, step.length, np.array([0, count]))
+    return _plan_calls(file, step.offset, step.length, page)
+
+
+def _plan_calls(file: int, offset: NDArray[np.int64], length: NDArray[np.int64], page: int = 1) -> Calls:
+    count = len(offset)
+    extents = Extents(np.arange(count), np.full(count, file), offset, length, np.array([0, count]))
     return plan_calls(extents, None, page)
 
 

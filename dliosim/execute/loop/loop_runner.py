@@ -21,6 +21,7 @@ from dliosim.execute.batches.prefetch import Batches, make_batches
 from dliosim.execute.checkpoints.background import require_threads
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
+from dliosim.execute.datasets.cold_pages import begin_cold
 from dliosim.execute.datasets.open_dataset import measure_dataset_residency, open_dataset
 from dliosim.execute.datasets.prepare import check_prepared
 from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_processor, plan_work
@@ -100,10 +101,31 @@ class LoopRunner:
     def look_at_cache(self) -> None:
         """Measure how much of the data is in the page cache, before the first epoch."""
         dataset = self._dataset if self._session.modelled is None else None
-        residency = Residency() if dataset is None else measure_dataset_residency(self._session, dataset)
+        if dataset is not None and self._loop.cold_within is None:
+            self._note_residency(measure_dataset_residency(self._session, dataset))
+
+    def _drop_pages(self, number: int) -> int:
+        """Begin an epoch cold, if the loop asks for that; return the ns that it took, which no clock of the loop has.
+
+        `number` is as in `_run_epoch`.
+        """
+        session, within, begun = self._session, self._loop.cold_within, perf_counter_ns()
+        if within is None or self._dataset is None or self._null or session.modelled is not None:
+            return 0
+        self._note_residency(begin_cold(session, self._dataset, within))
+        took = perf_counter_ns() - begun
+        if (trace := recorder()) is not None:
+            trace.add_span("phase", f"drop caches of {self._dataset.name}", begun, begun + took)
+        if number > 1:  # the clocks of the loop start with its first epoch
+            self.saves.put_off(took)
+        return took
+
+    def _note_residency(self, residency: Residency) -> None:
+        """Keep the greatest share of the data in the page cache at the begin of the loop, or of its cold epochs."""
         counts = np.array(residency[:2], np.int64)
         resident, examined = self._session.world.allreduce(counts, "sum").tolist()
-        self._resident = resident / examined if examined else None
+        if examined:
+            self._resident = max(self._resident or 0.0, resident / examined)
         self._cache_notes = (*residency.notes, self._uncounted)
 
     def close(self, failed: bool) -> None:
@@ -139,6 +161,7 @@ class LoopRunner:
         """Plan, run and summarise one epoch, shown as `number` (from 1); return whether the time is up."""
         session, world, loop, data = self._session, self._session.world, self._loop, self._data
         work = self._plan_epoch(epoch, steps)
+        dropping = self._drop_pages(number)
         batches = self._batches
         assert batches is not None
         source = EpochSource(session, data, batches, work, self._kept)
@@ -180,6 +203,7 @@ class LoopRunner:
         session.progress.end()
         record = account.make_record(self._salt, epoch + 1, loop.batch if data else 0, session.reads_nothing)
         source.record_reads(record)
+        record.drop_ns = dropping
         counts.record_counts(record, loop, self.saves.core_wait_ns)
         if self._uncounted:
             record.read_bytes = -1
@@ -389,6 +413,7 @@ def _interim_summary(
         resident_share=resident,
         api=None if root is None else "null" if null else access.api,
         cache=None if root is None else access.cache,
+        cold_each_epoch=loop.cold_within is not None,
         prefetch=access.prefetch if access.readers else 0,
         readers=access.readers,
         through=access.through,

@@ -178,6 +178,11 @@ class LoopSaves:
         )
         self.core_wait_ns = 0
 
+    def put_off(self, ns: int) -> None:
+        """Put off the end of the loop's time, and its checkpoints, by a time that does not belong to the loop."""
+        self.deadline += ns
+        self._timers.delay(ns)
+
     def mark_due(self, now: int) -> None:
         """Tell the next sync which checkpoints by seconds are due on this rank."""
         self._timers.mark_due(self.syncer.due, now)
@@ -218,8 +223,7 @@ class LoopSaves:
             self.begun.append(save)
             now = perf_counter_ns()
             content = max(now - begun - save.held_ns, 0)
-            self.deadline += content
-            self._timers.delay(content)
+            self.put_off(content)
             if cadence in self._timers.cadences:
                 self._timers.restart_timer(self._timers.cadences.index(cadence), now)
             held += save.held_ns

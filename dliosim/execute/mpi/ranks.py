@@ -85,9 +85,9 @@ class Ranks:
             others = list(enumerate(parts))[1:]
             MPI.Request.Waitall([self.comm.Isend([part, MPI.BYTE], target, TAG) for target, part in others])
 
-    def broadcast(self, data: memoryview) -> None:
-        """Fill `data` with the bytes of rank 0."""
-        self.comm.Bcast([data, MPI.BYTE])
+    def broadcast(self, data: memoryview, source: int = 0) -> None:
+        """Fill `data` with the bytes of rank `source`."""
+        self.comm.Bcast([data, MPI.BYTE], source)
 
     def broadcast_object(self, value: T | None, source: int = 0) -> T:
         """Return the object of rank `source` on every rank. It is pickled, and safe: this program made it."""

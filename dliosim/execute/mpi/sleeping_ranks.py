@@ -179,15 +179,15 @@ class SleepingRanks(Ranks):
             for target in range(1, self.size):
                 self.send(parts[target], self._relay(target))
 
-    def broadcast(self, data: memoryview) -> None:
-        """Fill `data` with the bytes of rank 0, piece by piece."""
+    def broadcast(self, data: memoryview, source: int = 0) -> None:
+        """Fill `data` with the bytes of rank `source`, piece by piece."""
         memory = self._memory
         for begin in range(0, len(data), memory.piece):
             part = data[begin : begin + memory.piece]
-            if self.rank == 0:
+            if self.rank == source:
                 memory.shared_piece(before=True)[: len(part)] = part
-            memory.run_barrier(partial(self._broadcast_to_nodes, 0, len(part)))
-            if self.rank:
+            memory.run_barrier(partial(self._broadcast_to_nodes, source, len(part)))
+            if self.rank != source:
                 part[:] = memory.shared_piece(before=False)[: len(part)]
 
     def _broadcast_to_nodes(self, source: int, size: int) -> None:

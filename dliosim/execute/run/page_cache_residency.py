@@ -8,8 +8,9 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.datasets.cold_pages import MOST_DROPPED, drop_dataset, drop_files
 from dliosim.execute.datasets.open_dataset import report_damage, resident_dataset_share
-from dliosim.execute.node.page_cache import count_resident_bytes, drop_pages, warm_page_cache
+from dliosim.execute.node.page_cache import count_resident_bytes, warm_page_cache
 from dliosim.execute.phases.context import Session
 from dliosim.execute.phases.residency import add_pairs, measure_residency, resident_share, share_first_reason
 from dliosim.execute.store.checkpoint_store import list_data_files
@@ -17,9 +18,6 @@ from dliosim.execute.store.manifest import find_dataset_fault
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Dataset, Restore
 from dliosim.model.verbs import flatten_verbs
-
-#: The most files that a node examines after it has dropped all, to measure how much is still resident.
-_MOST_DROPPED = 1024
 
 #: Bytes of a read that warms the cache.
 _SCRATCH = 1 << 20
@@ -38,25 +36,16 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
     checkpoints = _list_checkpoint_files(session)
 
     def drop_own() -> None:
-        with session.progress.track_bytes("drop caches", lambda: 0):
-            for dataset in datasets:
-                files = session.files(dataset)
-                with report_damage(dataset):
-                    for file in range(world.node.rank, dataset.layout.files, world.node.size):
-                        drop_file(files.path(file))
-            for path in checkpoints[world.node.rank :: world.node.size]:
-                drop_file(path)
-
-    def drop_file(path: Path) -> None:
         nonlocal refused
-        if not drop_pages(path):
-            refused = refused or f"posix_fadvise is refused on {path}"
-        record.files += 1
-        session.progress.tick(perf_counter_ns(), 0, 0)
+        with session.progress.track_bytes("drop caches", lambda: 0):
+            dropped = [drop_dataset(session, dataset) for dataset in datasets]
+            dropped.append(drop_files(session, checkpoints[world.node.rank :: world.node.size]))
+        record.files = sum(files for files, _ in dropped)
+        refused = next((why for _, why in dropped if why), "")
 
     def measure_share() -> tuple[int, int]:
-        found = [resident_dataset_share(session, dataset, _MOST_DROPPED) for dataset in datasets]
-        return add_pairs([*found, resident_share(session, len(checkpoints), _MOST_DROPPED, checkpoints.__getitem__)])
+        found = [resident_dataset_share(session, dataset, MOST_DROPPED) for dataset in datasets]
+        return add_pairs([*found, resident_share(session, len(checkpoints), MOST_DROPPED, checkpoints.__getitem__)])
 
     world.run_on_all(drop_own)
     record.resident_bytes, record.examined_bytes, notes = measure_residency(session, measure_share)

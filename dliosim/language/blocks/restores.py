@@ -43,6 +43,7 @@ def compile_restore(settings: Settings, name: str, saved: Checkpoint | None, sav
     if saved is not None and not context.has_errors(before):
         with context.reporting():
             _check_splits(settings, verb, saved)
+            _check_reads(settings, verb, saved)
             verb = replace(verb, each=_count_each(settings, verb, saved, saves))
     if verb.pause is not None:
         warn_about_draws(settings, "pause", verb.pause)
@@ -51,7 +52,27 @@ def compile_restore(settings: Settings, name: str, saved: Checkpoint | None, sav
 
 def _read_mode(node: SyntaxNode) -> dict[str, bool]:
     once, sent = node.find("ONCE") is not None, node.find("unsent") is None
-    return {"everything": node.kind == "everything", "once": once, "sent": sent}
+    by_file = node.find("by_file") is not None
+    return {"everything": node.kind == "everything", "once": once, "sent": sent, "by_file": by_file}
+
+
+def _check_reads(settings: Settings, verb: Restore, saved: Checkpoint) -> None:
+    """Report E211 for ways to read that do not work with the checkpoint's access, or with one another."""
+    access, is_sent = saved.access, verb.by_file or (verb.once and verb.sent)
+    other = f"`{saved.name}` is read by `api {access.api}`"
+    direct = f"`{saved.name}` is read by O_DIRECT"
+    for is_wrong, head, reason, hint in (
+        (verb.order != "as saved" and is_sent, "order", "ranks that receive must know the order", "leave `order` out"),
+        (verb.order != "as saved" and access.collective, "order", other, "use `api posix`"),
+        (verb.by_file and access.collective, "reads", f"{other}, all ranks together", "use `api posix`"),
+        (verb.through == "mmap" and access.api != "posix", "through", other, "use `api posix`"),
+        (verb.ahead and access.api != "posix", "read ahead", other, "use `api posix`"),
+        (verb.through == "mmap" and access.cache == "off", "through", direct, "use `cache page`"),
+        (verb.ahead and access.cache == "off", "read ahead", f"{direct}, past the page cache", "use `cache page`"),
+    ):
+        if is_wrong:
+            message = f"`restore {saved.name}` cannot read in this way"
+            settings.report("E211", message, hint, (head, reason))
 
 
 def _check_splits(settings: Settings, verb: Restore, saved: Checkpoint) -> None:

@@ -17,7 +17,7 @@ from dliosim.language.syntax import declarations
 from dliosim.language.syntax.ast import PatternBlock, Setting
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.quantities import range_mistake
-from dliosim.model.verbs import flatten_verbs
+from dliosim.model.verbs import DROP_LIMIT, flatten_verbs
 from dliosim.readable import count
 from dliosim.units import COUNT, TIME
 
@@ -157,7 +157,7 @@ class VerbCompiler:
         settings = own
         with context.reporting(own.setting_span("read")):
             settings = merge_access(context, block, clause)
-        fields = settings.read_fields(model.Loop, batch=self._batch, sync=self._sync)
+        fields = settings.read_fields(model.Loop, batch=self._batch, sync=self._sync, cold_within=self._cold_within)
         arrivals = fields.get("arrivals")
         for head in ("compute", "preprocess"):
             if head in fields:
@@ -251,6 +251,11 @@ class VerbCompiler:
         every = scope.count(numbers[0]) if numbers else 1
         return model.Sync(cast(Literal["off", "barrier", "allreduce"], node.kind), size, every)
 
+    def _cold_within(self, node: SyntaxNode) -> float | None:
+        if node.kind == "as_they_are":
+            return None
+        return self._positive_time(node.only_child) if node.children else DROP_LIMIT
+
     def _cadence(self, node: SyntaxNode) -> model.Cadence:
         name = self._checkpoint_name(node.children[0])
         if node.kind == "at_end":
@@ -269,9 +274,13 @@ class VerbCompiler:
         if value.dimension == COUNT:
             hint = f"write `checkpoint {name} every {node.text} steps`, or `epochs`, or a time: `every 30 s`"
             raise mistake("E111", "steps, epochs or a time are needed here", value.span, "this is a count", hint=hint)
+        return self._positive_time(node)
+
+    def _positive_time(self, node: SyntaxNode) -> float:
+        """Return a time in seconds; E113 for 0."""
         seconds = self.context.scope.seconds(node)
         if not seconds:
-            raise range_mistake(value, "must be above 0")
+            raise range_mistake(self.context.scope.value(node), "must be above 0")
         return seconds
 
 

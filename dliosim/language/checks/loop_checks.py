@@ -21,6 +21,7 @@ def check_loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings)
     _check_reading_order(settings, loop)
     _check_columns(settings, loop, dataset, data)
     _check_decode(settings, loop, dataset, data)
+    _check_cold_epochs(settings, loop)
     access_checks.check_memory_cache(settings, access, dataset, data)
     if access.through == "library":
         access_checks.check_library(settings, access, dataset, data)
@@ -197,6 +198,31 @@ def _check_decode(settings: Settings, loop: Loop, dataset: Dataset, data: Settin
     if access.through == "direct" or dataset.format == "raw":
         hint = "use `through library`; or leave `decode` out, to read only"
         _check_decoder(settings, dataset, data, " with `through direct`", hint)
+
+
+def _check_cold_epochs(settings: Settings, loop: Loop) -> None:
+    """Report E211 for `caches cold each epoch` where samples stay in memory, and without epochs."""
+    access = loop.access
+    if loop.cold_within is None:
+        return
+    for is_wrong, head, reason, hint in (
+        (access.cache == "memory", "cache", "keeps samples in the memory of the ranks", "use `cache page`"),
+        (loop.arrivals is not None, "requests", "are one stream: no epoch begins", "leave `caches` out"),
+        (
+            access.engine == "mmap" and access.open == "once",
+            "engine",
+            "pages of a file that stays mapped are not dropped",
+            "add `open each epoch`",
+        ),
+    ):
+        if is_wrong:
+            settings.report(
+                "E211",
+                f"`caches cold each epoch` does not work with this `{head}`",
+                hint,
+                ("caches", "each epoch must read from storage"),
+                (head, reason),
+            )
 
 
 def _check_shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> int:

@@ -105,9 +105,10 @@ def find_cold_epochs(runs: Sequence[LoopPhase]) -> list[int]:
     cold: list[int] = []
     first = 0
     for phase in runs:
-        if phase.cache == "off":
+        is_cold = phase.resident_share is not None and phase.resident_share < _NONE
+        if phase.cache == "off" or (is_cold and phase.cold_each_epoch):
             cold += range(first, first + len(phase.epochs))
-        elif phase.epochs and phase.resident_share is not None and phase.resident_share < _NONE:
+        elif phase.epochs and is_cold:
             cold.append(first)
         first += len(phase.epochs)
     return cold

@@ -120,6 +120,8 @@ class EpochSummary:
     #: the rest of the time of these saves: making contents and their checksums, and waiting for ranks that make theirs;
     #: in no other time, not even in `seconds`
     content_seconds: TimeSpread
+    #: `caches cold each epoch`: dropping the pages of the data set before the epoch; in no other time
+    drop_seconds: TimeSpread = figure("dropping\ncaches", "times", optional=True)
     #: data wait of a step: the part of its wait that was inside calls
     batch_latency: Histogram = figure("batch")
     #: one read call, on the reader's thread; with `engine mmap` one copy, as in `calls`; with `engine queued` from
@@ -278,6 +280,10 @@ class VerbSummary:
     serialize_seconds: TimeSpread = figure("seri-\nalizing", "parts")
     #: passing data to or from the writing rank
     send_seconds: TimeSpread = figure("sending", "parts")
+    #: `at most N writers at a time`: waiting for the turn to write
+    turn_seconds: TimeSpread = figure("turn", "parts")
+    #: `read ahead whole file`: reading files before the ranges that are needed of them
+    ahead_seconds: TimeSpread = figure("reading\nahead", "parts")
     #: `restore … once`: sending what one rank reads for others, and waiting for it
     broadcast_seconds: TimeSpread = figure("broad-\ncasting", "parts")
     #: opening and closing

@@ -121,6 +121,8 @@ class EpochRecord:
     checkpoint_ns: PartColumn = 0
     #: the rest of the time of saves, mostly making contents; in no other figure, not even in `wall_ns`
     content_ns: Column = 0
+    #: dropping the pages of the data set before the epoch; in no other figure
+    drop_ns: Column = 0
     #: steps after the first that ran during a save in the background of this rank
     flush_steps: InnerColumn = 0
     #: time of these steps, from begin to the end of the sync
@@ -253,12 +255,16 @@ class VerbRecord:
     serialize_ns: Column = 0
     #: gathering and writing all ranks' plans, or reading them
     plan_ns: Column = 0
+    #: of a restore: reading whole files before the ranges that are needed of them
+    ahead_ns: Column = 0
     #: of a restore: sending what one rank reads for others, and waiting for it
     broadcast_ns: Column = 0
     #: the caller was held
     stall_ns: Column = 0
     #: of a save: waiting for earlier ones in flight
     wait_ns: Column = 0
+    #: of a save with `at most N writers at a time`: waiting for the turn to write, or to send to a writer
+    turn_ns: Column = 0
     #: of a save in the background: the copy to buffers
     stage_ns: Column = 0
     #: of a save in the background: from the end of the stall until it is complete

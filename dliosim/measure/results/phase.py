@@ -53,6 +53,8 @@ class LoopPhase(PhaseSummary):
     free_memory: int | None = None
     #: setting `cache`: `page`, `off` or `memory`
     cache: str | None = None
+    #: setting `caches`: the pages of the data set were dropped before each epoch, and `resident_share` is the most left
+    cold_each_epoch: bool = False
     #: batches that the readers keep ahead; 0 if the steps read
     prefetch: int = 0
     #: reader threads of a rank; 0 if the steps read

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from dliosim.model import Checkpoint, Restore, Writers
 from dliosim.plan.checkpoints.layout import cut_pieces, state_files
-from dliosim.plan.checkpoints.reshard import cut_steps, shard_reads, whole_state_reads
+from dliosim.plan.checkpoints.reshard import cut_steps, own_reads
 
 
 def are_saves_equal(one: Checkpoint, other: Checkpoint, ranks: int) -> bool:
@@ -16,7 +16,9 @@ def are_saves_equal(one: Checkpoint, other: Checkpoint, ranks: int) -> bool:
 
     Each checkpoint is considered alone, and `keep` is ignored.
     """
-    plain_one, plain_other = (replace(_drop_call_settings(each), keep=None) for each in (one, other))
+    plain_one, plain_other = (
+        replace(_drop_call_settings(each), keep=None, at_most=_count_writers(each, ranks)) for each in (one, other)
+    )
     cut = _have_same_cuts(one, other)
     return plain_one == plain_other and _are_equal(_list_writes(one, ranks, cut), _list_writes(other, ranks, cut))
 
@@ -27,6 +29,11 @@ def are_restores_equal(one: tuple[Checkpoint, Restore], other: tuple[Checkpoint,
     return _read_settings(*one) == _read_settings(*other) and _are_equal(
         _list_reads(*one, ranks, cut), _list_reads(*other, ranks, cut)
     )
+
+
+def _count_writers(checkpoint: Checkpoint, ranks: int) -> int | None:
+    """Return how many ranks may write at a time, None for all."""
+    return checkpoint.at_most if state_files(checkpoint, checkpoint.split(ranks)).turns() else None
 
 
 def _have_same_cuts(one: Checkpoint, other: Checkpoint) -> bool:
@@ -59,12 +66,18 @@ def _list_writes(checkpoint: Checkpoint, ranks: int, same_pieces: bool) -> Itera
             yield from cut_pieces(shards, checkpoint.access.transfer, checkpoint.pieces == "whole")
 
 
-def _read_settings(checkpoint: Checkpoint, verb: Restore) -> tuple[Checkpoint, bool, bool]:
+def _read_settings(checkpoint: Checkpoint, verb: Restore) -> tuple[object, ...]:
     """Return the settings that decide how bytes are read; those that decide only how they are written are left out."""
     read = replace(
-        _drop_call_settings(checkpoint), fsync=True, keep=None, commit="rename", background=None, serialize=None
+        _drop_call_settings(checkpoint),
+        fsync=True,
+        keep=None,
+        commit="rename",
+        background=None,
+        serialize=None,
+        at_most=None,
     )
-    return read, verb.once, verb.sent
+    return read, verb.once, verb.sent, verb.by_file, verb.through, verb.ahead
 
 
 def _list_reads(checkpoint: Checkpoint, verb: Restore, ranks: int, same_pieces: bool) -> Iterator[object]:
@@ -73,7 +86,7 @@ def _list_reads(checkpoint: Checkpoint, verb: Restore, ranks: int, same_pieces: 
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
     for rank in range(holder.present_ranks):
         yield rank
-        found = whole_state_reads(files) if verb.everything else shard_reads(files, holder, (rank + verb.shift) % ranks)
+        found = own_reads(files, holder, verb, ranks, rank)()
         if same_pieces:
             yield from found
             continue

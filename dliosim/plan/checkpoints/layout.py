@@ -134,6 +134,15 @@ class StateFiles:
             return np.full_like(ranks, writers.number)
         return ranks // writers.number * writers.number if writers.kind == "one per" else ranks
 
+    def turns(self) -> list[int]:
+        """Return the ranks that make files, in their order, if they take turns; none if all write at once."""
+        most, makers = self.checkpoint.at_most, np.flatnonzero(self.files_per_rank()[0]).tolist()
+        return makers if most is not None and most < len(makers) else []
+
+    def waves(self) -> int:
+        """Return how often `at most` writers begin one after the other, 0 if all write at once."""
+        return -(-len(self.turns()) // (self.checkpoint.at_most or 1))
+
     def senders(self, writer: int) -> Iterator[int]:
         """Yield the ranks whose shards a writer receives, in the order in which it receives them."""
         writers, present = self.checkpoint.writers, self.split.present_ranks

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -142,16 +143,53 @@ def unsent_reads(stored: StateFiles, holder: Split, everything: bool, place: int
     return lone_reads(stored, holder, place) if holder.coordinates(place)[2] else shard_reads(stored, holder, place)
 
 
-def restore_passes(stored: StateFiles, holder: Split, verb: Restore, ranks: int, rank: int) -> list[Reads]:
-    """Return what a rank reads or receives, pass by pass; with `once` the first pass is that of a group of ranks."""
+def own_reads(stored: StateFiles, holder: Split, verb: Restore, ranks: int, rank: int) -> Reads:
+    """Return the reads of what a rank will hold, or of everything, if it reads alone, in the order of `verb`."""
     place = (rank + verb.shift) % ranks
+
+    def list_reads() -> Iterator[StoredBlock]:
+        found = whole_state_reads(stored) if verb.everything else shard_reads(stored, holder, place)
+        return found if verb.order == "as saved" else rotate_files(found, rank / ranks)
+
+    return list_reads
+
+
+def group_files(found: Iterable[StoredBlock]) -> list[list[StoredBlock]]:
+    """Return reads by their files, each file at the place where it comes first."""
+    files: dict[str, list[StoredBlock]] = {}
+    for block in found:
+        files.setdefault(block.file, []).append(block)
+    return list(files.values())
+
+
+def rotate_files(found: Iterable[StoredBlock], share: float) -> Iterator[StoredBlock]:
+    """Yield reads file by file, from the file on that has this share of all files before it, and round to it again."""
+    files = group_files(found)
+    first = int(len(files) * share)
+    return chain.from_iterable(files[first:] + files[:first])
+
+
+def deal_files(stored: StateFiles, ranks: int) -> list[Reads]:
+    """Return for each rank the reads of its files, where file k of all that was saved is read by rank k mod `ranks`."""
+    files = group_files(whole_state_reads(stored))
+    return [partial(chain.from_iterable, files[rank::ranks]) for rank in range(ranks)]
+
+
+def restore_passes(stored: StateFiles, holder: Split, verb: Restore, ranks: int, rank: int) -> list[list[Reads]]:
+    """Return what a rank reads or receives, pass by pass.
+
+    A pass has the reads of each rank of a group that reads for all of it, the first ranks of the group, or those of
+    this rank alone. With `once` and `by file` the first pass is that of a group.
+    """
+    place = (rank + verb.shift) % ranks
+    if verb.by_file:
+        return [deal_files(stored, ranks)]
     if verb.once and not verb.sent:
-        return [lambda: unsent_reads(stored, holder, verb.everything, place, rank)]
-    if verb.everything:
-        return [lambda: whole_state_reads(stored)]
-    if not verb.once:
-        return [lambda: shard_reads(stored, holder, place)]
-    return [lambda: shared_reads(stored, holder, place), lambda: lone_reads(stored, holder, place)]
+        unsent = partial(unsent_reads, stored, holder, verb.everything, place, rank)
+        return [[unsent if verb.order == "as saved" else lambda: rotate_files(unsent(), rank / ranks)]]
+    if verb.everything or not verb.once:
+        return [[own_reads(stored, holder, verb, ranks, rank)]]
+    return [[partial(shared_reads, stored, holder, place)], [partial(lone_reads, stored, holder, place)]]
 
 
 def _is_shared(stored: StateFiles, fetch: StoredBlock) -> bool:

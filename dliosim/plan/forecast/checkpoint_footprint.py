@@ -263,22 +263,32 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
 
         for each in passes:
             totals = totals.combine(reshard.count_steps(note_files(each()), access.transfer, whole, access.page))
+        if verb.through == "mmap":
+            totals = totals._replace(calls=totals.steps)
+        if verb.ahead:  # all of each file, in calls of the buffer's size
+            sizes = (files.size(name, maker) for name, maker in files.files() if name in names)
+            more = sum(-(-size // totals.largest) for size in sizes)
+            return totals._replace(calls=totals.calls + more), 2 * len(names)
         return totals, len(names)
 
     def count_rank(rank: int) -> tuple[reshard.ReadTotals, int]:
+        if verb.by_file:
+            return count_reads([dealt[rank]])
         if verb.everything:
             return count_reads(()) if verb.once and rank else every_read
-        passes = reshard.restore_passes(files, holder, verb, ranks, rank)
+        passes = [each for (each,) in reshard.restore_passes(files, holder, verb, ranks, rank)]
         return count_reads(passes if reads_for_others[rank] else passes[-1:])
 
     work = reshard.count_stored_blocks(files, holder, None if verb.everything else verb.shift % ranks)
     if work > _MOST_OF_A_RANK:
         text = f"restoring checkpoint `{checkpoint.name}`, a rank reads {work:.2g} pieces of tensors and files"
         raise PlanError(f"{text}: `plan` counts {_MOST_OF_A_RANK:.2g} at most")
+    dealt = reshard.deal_files(files, ranks) if verb.by_file else []
     every_read = count_reads([lambda: reshard.whole_state_reads(files)] if verb.everything else ())
-    some, instead = choose_sample_ranks((reads_for_others & verb.once).astype(np.int64), 0 if verb.everything else work)
+    kinds = np.arange(ranks) if verb.by_file else (reads_for_others & verb.once).astype(np.int64)
+    some, instead = choose_sample_ranks(kinds, 0 if verb.everything else work)
     found = [count_rank(rank) for rank in some]
-    estimated = len(found) < ranks and not verb.everything
+    estimated = len(found) < ranks and (verb.by_file or not verb.everything)
 
     def spread(values: list[int]) -> RankSpread:
         return spread_of(np.array(values)[instead], ranks, estimated)
@@ -296,7 +306,9 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     if access.collective:
         issued = uniform_spread(max(totals.steps for totals, _ in found), ranks, estimated)
     buffers = np.array([totals.largest for totals, _ in found])[instead]
-    if verb.once and verb.sent:
+    if verb.by_file:
+        buffers = np.full(ranks, 2 * buffers.max())  # of what a rank reads, and of what it receives
+    elif verb.once and verb.sent:
         buffers = np.full(ranks, buffers.max())  # some of the ranks read, and the others receive
     memory, none = RankMemory(buffers=int(buffers.max())), uniform_spread(0, ranks)
     figures = none, read, files_read, opens, issued, memory

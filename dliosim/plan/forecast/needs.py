@@ -90,7 +90,8 @@ def loop_needs(
             continue
         first, epochs = phases[0], sum(one.times for one in phases)
         seen, each, data = _node_data(workload, loop, first, epochs)
-        share = 0.0 if loop.access.cache == "off" or not data else min(seen, room / data)
+        cold = loop.access.cache == "off" or loop.cold_within is not None
+        share = 0.0 if cold or not data else min(seen, room / data)
         asked = first.bytes
         # With O_DIRECT storage serves each rank; the page cache of a node serves its other ranks.
         stored = asked.total if loop.access.cache == "off" else each * workload.job.nodes

@@ -59,14 +59,17 @@ def list_flushes(
         checkpoint, phase = workload.checkpoint(cadence.checkpoint), phases.get(cadence.checkpoint)
         if cadence.unit not in ("steps", "seconds") or checkpoint.background is None or phase is None:
             continue
-        files = count_saved_files(checkpoint, phase)
-        writers = len(np.unique(state_files(checkpoint, checkpoint.split(ranks)).writers()))
-        servers = min(files * storage.count_servers(phase.bytes.total / files), storage.servers.number)
+        files, saved = count_saved_files(checkpoint, phase), state_files(checkpoint, checkpoint.split(ranks))
+        waves = saved.waves()
+        writers = checkpoint.at_most if waves and checkpoint.at_most else len(np.unique(saved.writers()))
+        each, turns = phase.bytes.total / files, max(waves, 1)
+        servers = min(-(-files // turns) * storage.count_servers(each), storage.servers.number)
         call, latency = phase.bytes.total / phase.calls.total, mean_latency(storage) + storage.call_time
         service, shared = storage.server_seconds(call, storage.write_rate), call / (storage.client or math.inf)
         on_server = find_backlog(service, latency, writers * storage.count_servers(call) / servers)
         on_client = find_backlog(shared, latency + max(service - shared, 0.0), writers * min(node_ranks, ranks) / ranks)
-        alone = max(seconds_of_parts(phase, files, storage, node_ranks).values()) + phase.calls.maximum * batch.wait
+        alone = max(seconds_of_parts(phase, files, storage, node_ranks, waves).values())
+        alone += phase.calls.maximum * turns * batch.wait
         waits = [one.wait_of_batch(batch.calls, batch.between, batch.has_pause) for one in (on_server, on_client)]
         found.append(Flush(cadence, alone, waits[0], waits[1], servers))
     return found

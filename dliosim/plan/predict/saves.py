@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from dliosim.errors import HELP, UsageError
 from dliosim.model.checkpoint import Checkpoint
 from dliosim.model.storage import StorageModel
+from dliosim.model.verbs import Restore, flatten_verbs
 from dliosim.model.workload import Workload
-from dliosim.plan.forecast.forecast_types import Forecast, PhaseForecast
+from dliosim.plan.checkpoints.layout import state_files
+from dliosim.plan.forecast.forecast_types import Forecast, PhaseForecast, RankSpread
 from dliosim.plan.predict.draws import list_ends
 from dliosim.plan.predict.queues import mean_latency
 
@@ -37,19 +40,32 @@ class SavePrediction:
         return replace(self, seconds=seconds, at_ends=at_ends) if self.in_background else self
 
 
+def list_restore_refusals(verb: Restore) -> tuple[tuple[bool, str], ...]:
+    """Return whether a restore reads in a way that no description of a storage covers, and why it is refused."""
+    return (
+        (verb.through == "mmap", f"faults of mapped pages are not modelled{HELP}write `through calls` in `restore`"),
+        (verb.ahead, f"the page cache is not modelled{HELP}write `read ahead off` in `restore`"),
+    )
+
+
 def predict_saves(
     workload: Workload, planned: Forecast, storage: StorageModel, node_ranks: int
 ) -> Iterator[SavePrediction]:
     """Yield the predictions of the saves and restores of a workload, by its forecast, in order.
 
     Each node has `node_ranks` ranks. Parts of a storage work at the same time, so the slowest of them decides.
+    UsageError for a restore that is not modelled.
     """
+    restores = (verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Restore))
+    for why in (why for verb in restores for is_wrong, why in list_restore_refusals(verb) if is_wrong):
+        raise UsageError(why)
     for phase in planned.phases:
         if phase.verb not in ("save", "restore") or not phase.bytes.total:
             continue
         checkpoint = workload.checkpoint(phase.name)
         files = count_saved_files(checkpoint, phase)
-        alone = seconds_of_parts(phase, files, storage, node_ranks)
+        waves = state_files(checkpoint, checkpoint.split(workload.job.ranks)).waves() if phase.verb == "save" else 0
+        alone = seconds_of_parts(phase, files, storage, node_ranks, waves)
         limit = max(alone, key=lambda part: alone[part])
         ends = list_ends(storage)
         yield SavePrediction(
@@ -58,11 +74,16 @@ def predict_saves(
             phase.times,
             phase.bytes.total,
             alone[limit],
-            tuple(max(seconds_of_parts(phase, files, one, node_ranks).values()) for one in ends),
+            tuple(max(seconds_of_parts(phase, files, one, node_ranks, waves).values()) for one in ends),
             limit,
             phase.verb == "save" and checkpoint.background is not None,
             checkpoint.describe_part(checkpoint.split(workload.job.ranks)),
         )
+
+
+def _share(spread: RankSpread, share: float) -> RankSpread:
+    """Return figures of a share of the ranks; the rank that has most has as much."""
+    return replace(spread, total=spread.total * share)
 
 
 def count_saved_files(checkpoint: Checkpoint, phase: PhaseForecast) -> int:
@@ -71,9 +92,18 @@ def count_saved_files(checkpoint: Checkpoint, phase: PhaseForecast) -> int:
 
 
 def seconds_of_parts(
-    phase: PhaseForecast, files: int, storage: StorageModel, node_ranks: int
+    phase: PhaseForecast, files: int, storage: StorageModel, node_ranks: int, waves: int = 0
 ) -> dict[SaveLimit, float]:
-    """Return the seconds that each part of a storage would take for some files if the others took none."""
+    """Return the seconds that each part of a storage would take for some files if the others took none.
+
+    With `waves` the ranks of one write after those of the one before.
+    """
+    if waves:
+        at_once = -(-files // waves)
+        share = at_once / files
+        wave = replace(phase, bytes=_share(phase.bytes, share), opens=_share(phase.opens, share))
+        of_wave = seconds_of_parts(wave, at_once, storage, min(node_ranks, at_once))
+        return {part: seconds / share for part, seconds in of_wave.items()}
     total, most = phase.bytes.total, phase.bytes.maximum
     rate = storage.write_rate if phase.verb == "save" else storage.servers.rate
     width, number = storage.count_servers(total / files), storage.servers.number

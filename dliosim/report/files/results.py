@@ -111,7 +111,7 @@ def _unit(quantity: str) -> str:
     return "bytes" if quantity in ("bytes", "bytes_moved", "rchar", "read_bytes") else "1"
 
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 RESULTS = "results.json"
 #: The results so far of a run that did not end, or has not ended yet.
 PARTIAL = "results.partial.json"
@@ -234,6 +234,7 @@ def _interval(one: CheckpointCosts) -> dict[str, Any]:
 #: What results.json has of phases that do not have it.
 _ABSENT: dict[str, Any] = {
     **dict.fromkeys(("null_seconds", "free_memory", "cache")),
+    "cold_each_epoch": False,
     "prefetch": 0,
     "readers": 0,
     "through": "direct",

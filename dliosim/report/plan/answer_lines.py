@@ -159,6 +159,8 @@ def _memory(needs: LoopNeeds, left: float, one: str) -> str:
     each = f"{show_figure(needs.node_bytes, size, True)} per node"
     if needs.loop.access.cache == "off":
         return f"bypasses the page cache (`cache off`): every {one} comes from storage"
+    if needs.loop.cold_within is not None:
+        return f"every {one} comes from storage: each begins with a cold page cache, {each}"
     if needs.epochs == 1:
         return f"{each}, read once: nothing comes from memory after a cold start"
     later = f"{one} 2" if needs.epochs == 2 else f"{one}{'e' * (one == 'pass')}s 2 to {needs.epochs}"

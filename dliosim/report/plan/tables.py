@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import TextIO
 
 from dliosim.model import Background, Checkpoint, Loop, Pace, Transformer, Workload
+from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Demand, Forecast, Listing, PhaseForecast, StateForecast
 from dliosim.plan.forecast.interval_forecast import StateRisks
@@ -83,6 +84,8 @@ def _rows(workload: Workload, forecast: Forecast, state: StateForecast) -> Itera
     yield "contents", f"{', '.join(parts)}: {whole}" if 1 < len(parts) <= _MOST_PARTS else whole
     yield "files", " + ".join(f"{number} {kind}".rstrip() for kind, number in state.files)
     yield "written by", _writers(checkpoint, forecast.ranks, state.writers)
+    if waves := state_files(checkpoint, split).waves():
+        yield "turns", f"at most {checkpoint.at_most} of these at a time: {waves} one after the other"
     if checkpoint.background is not None:
         yield "in background", _background(checkpoint.background, state)
     if checkpoint.serialize is not None:

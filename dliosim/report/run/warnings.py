@@ -205,7 +205,7 @@ def _loop_cache_warnings(run: RunSummary, phase: LoopPhase) -> Iterator[str]:
     if cached and not run.answers:
         yield (
             f"{cached} read less than half of its bytes from the device, the rest from the page cache: use more "
-            "data than memory, or `drop caches` and the loop in a `repeat`"
+            "data than memory, or `caches cold each epoch`"
         )
     shared = name_epochs([one.epoch for one in phase.epochs if _has_repeated_reads(one.bytes_from_storage, one)])
     if shared:

@@ -88,6 +88,7 @@ def test_parts_of_pages_that_nobody_asked_for_do_not_stand_for_bytes_out_of_memo
     assert answer(small, resident_share=0.4).verdict == "not a storage result"
     assert answer(small, resident_share=0.0).verdict == "feeds"
     assert answer(small, small, resident_share=0.0).epochs == (1,)
+    assert answer(small, small, resident_share=0.0, cold_each_epoch=True).epochs == (1, 2)
 
 
 def test_where_nothing_can_come_from_a_device_the_counter_does_not_matter() -> None:
@@ -270,6 +271,8 @@ def test_without_compute_a_rate_is_given_and_no_verdict() -> None:
     ("kind", "known", "verdict", "epochs", "reason"),
     [
         ("lustre", {"resident_share": 0.0}, "feeds", (1,), "uncounted_cold"),
+        ("lustre", {"resident_share": 0.0, "cold_each_epoch": True}, "feeds", (1, 2), "uncounted_cold"),
+        ("lustre", {"resident_share": None, "cold_each_epoch": True}, "not a storage result", (1, 2), "uncounted"),
         ("lustre", {"cache": "off"}, "feeds", (1, 2), "uncounted_direct"),
         ("gpfs", {"cache": "off"}, "feeds", (1, 2), "uncounted_direct"),
         ("lustre", {}, "not a storage result", (1, 2), "uncounted"),

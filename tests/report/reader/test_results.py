@@ -82,8 +82,8 @@ def test_results_of_another_version_are_refused_with_what_to_do(tmp_path: Path) 
     with pytest.raises(UsageError) as found:
         read_run(saved(tmp_path, other))
     assert found.value.message == (
-        f"{tmp_path / 'results.json'}: schema_version is 1, and this dliosim reads 9: make the results again with this "
-        "dliosim, or read them with the one whose `dliosim_version` they have"
+        f"{tmp_path / 'results.json'}: schema_version is 1, and this dliosim reads 10: make the results again with "
+        "this dliosim, or read them with the one whose `dliosim_version` they have"
     )
 
 
@@ -96,7 +96,7 @@ def test_results_of_another_version_are_refused_with_what_to_do(tmp_path: Path) 
         (lambda one: one.update(ranks=1 << 80), "ranks is not between 0 and"),
         (lambda one: one.update(ranks=1 << 40), "ranks is not between 1 and 4194304"),
         (lambda one: one.update(nodes=5), "nodes is not between 1 and 4"),
-        (lambda one: one.update(schema_version=1), "schema_version is 1, and this dliosim reads 9"),
+        (lambda one: one.update(schema_version=1), "schema_version is 1, and this dliosim reads 10"),
         (lambda one: one.update(seconds=-1), "seconds is not between 0 and"),
         (lambda one: one.update(seconds=10**400), "seconds is not between 0 and"),
         (lambda one: one.update(null="no"), "null is not true or false"),
