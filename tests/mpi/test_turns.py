@@ -10,6 +10,7 @@ import pytest
 from dliosim.trace.events import kind_number
 from dliosim.trace.file import read_trace
 from tests.mpi.jobs import Place, only_error, phases
+from tests.mpi.launch import library_environment, run_ranks
 
 STATE = """
 checkpoint c {
@@ -75,12 +76,23 @@ def test_all_write_at_once_without_it(tmp_path: Path) -> None:
     assert [save["files"]["turn_seconds"]["max"] for save in phases(results, "save")] == [0, 0]
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 5])
-def test_a_writer_that_fails_lets_the_next_one_begin(tmp_path: Path, ranks: int) -> None:
+#: dliosim, where one rank cannot write files of more than 100 kB.
+SMALL_FILES = """
+import resource, sys
+from mpi4py import MPI
+from dliosim.cli import main
+if MPI.COMM_WORLD.rank == MPI.COMM_WORLD.size // 2:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("ranks", "setting"), [(2, ""), (3, ""), (5, ""), (5, GROUPS), (3, "async     on")])
+def test_a_writer_that_fails_ends_all_ranks(tmp_path: Path, ranks: int, setting: str) -> None:
     place = Place(tmp_path)
-    # No rank can make its file: each has its turn, and one message ends them all.
-    place.write(state(1, "api       mpi-independent\n    stripe    1 MiB over 1 target"))
-    place.data.mkdir()
-    (place.data / "c").write_text("")
-    error = only_error(place.run(ranks))
-    assert "c" in error
+    place.write(state(1, setting))
+    done = run_ranks(ranks, "-c", SMALL_FILES, *place.command(), env=library_environment(ranks))
+    error = only_error(done)
+    assert f"rank {ranks // 2}: pwrite" in error
+    assert "File too large" in error
+    assert not list(place.data.glob("c/*/00000[1-9]")), "no save is complete"

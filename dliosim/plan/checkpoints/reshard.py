@@ -149,7 +149,7 @@ def own_reads(stored: StateFiles, holder: Split, verb: Restore, ranks: int, rank
 
     def list_reads() -> Iterator[StoredBlock]:
         found = whole_state_reads(stored) if verb.everything else shard_reads(stored, holder, place)
-        return found if verb.order == "as saved" else rotate_files(found, rank / ranks)
+        return found if verb.order == "as saved" else rotate_files(found, rank, ranks)
 
     return list_reads
 
@@ -162,10 +162,10 @@ def group_files(found: Iterable[StoredBlock]) -> list[list[StoredBlock]]:
     return list(files.values())
 
 
-def rotate_files(found: Iterable[StoredBlock], share: float) -> Iterator[StoredBlock]:
-    """Yield reads file by file, from the file on that has this share of all files before it, and round to it again."""
+def rotate_files(found: Iterable[StoredBlock], rank: int, ranks: int) -> Iterator[StoredBlock]:
+    """Yield reads file by file, from the file on with rank / ranks of all files before it, and round to it again."""
     files = group_files(found)
-    first = int(len(files) * share)
+    first = rank * len(files) // ranks
     return chain.from_iterable(files[first:] + files[:first])
 
 
@@ -186,7 +186,7 @@ def restore_passes(stored: StateFiles, holder: Split, verb: Restore, ranks: int,
         return [deal_files(stored, ranks)]
     if verb.once and not verb.sent:
         unsent = partial(unsent_reads, stored, holder, verb.everything, place, rank)
-        return [[unsent if verb.order == "as saved" else lambda: rotate_files(unsent(), rank / ranks)]]
+        return [[unsent if verb.order == "as saved" else lambda: rotate_files(unsent(), rank, ranks)]]
     if verb.everything or not verb.once:
         return [[own_reads(stored, holder, verb, ranks, rank)]]
     return [[partial(shared_reads, stored, holder, place)], [partial(lone_reads, stored, holder, place)]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -66,3 +67,22 @@ def test_restores_by_other_ranks_or_of_more_differ() -> None:
         assert not are_restores_equal((CHECKPOINT, RESTORE), (CHECKPOINT, changed), 3)
     # All of what one rank saved is its own part.
     assert are_restores_equal((CHECKPOINT, RESTORE), (CHECKPOINT, Restore("c", everything=True)), 1)
+
+
+@pytest.mark.parametrize(("most", "same"), [(1, False), (3, False), (4, True), (9, True)])
+def test_turns_count_if_there_are_several(most: int, same: bool) -> None:
+    assert are_saves_equal(CHECKPOINT, replace(CHECKPOINT, at_most=most), 4) is same
+    assert are_restores_equal((CHECKPOINT, RESTORE), (replace(CHECKPOINT, at_most=most), RESTORE), 4)
+
+
+def test_an_order_counts_if_a_rank_reads_several_files() -> None:
+    for everything, same in (False, True), (True, False):
+        one = replace(RESTORE, everything=everything)
+        other = replace(one, order="rotated by rank")
+        assert are_restores_equal((CHECKPOINT, one), (CHECKPOINT, other), 4) is same
+
+
+@pytest.mark.parametrize("way", [{"by_file": True}, {"through": "mmap"}, {"ahead": True}])
+def test_another_way_to_read_is_another_restore(way: dict[str, Any]) -> None:
+    whole = replace(RESTORE, everything=True)
+    assert not are_restores_equal((CHECKPOINT, whole), (CHECKPOINT, replace(whole, **way)), 4)

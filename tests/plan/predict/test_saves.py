@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dliosim.errors import UsageError
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Servers, StorageModel, Stripe
 from dliosim.plan.forecast.forecast import forecast
@@ -88,3 +89,25 @@ def test_opens_are_those_of_all_ranks(tmp_path: Path) -> None:
 def test_a_save_in_the_background_is_marked(tmp_path: Path) -> None:
     save, restore = predict(tmp_path, STORAGE, line="async on")
     assert save.in_background and not restore.in_background
+
+
+@pytest.mark.parametrize(("most", "seconds"), [(1, 4.0), (2, 4.0), (4, 2.0), (8, 1.0), (9, 1.0)])
+def test_writers_that_take_turns_keep_the_clients_of_fewer_nodes_busy(
+    tmp_path: Path, most: int, seconds: float
+) -> None:
+    # 2 ranks of each of 4 nodes; one rank alone has the client of its node to itself.
+    storage = replace(STORAGE, client=float(2 * RANK))
+    save, restore = predict(tmp_path, storage, 8, 2, f"at most {most} writers at a time")
+    assert save.seconds == pytest.approx(seconds)
+    assert restore.seconds == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"), [("through mmap", "mapped pages"), ("read ahead whole file", "page cache")]
+)
+def test_what_needs_a_page_cache_is_refused(tmp_path: Path, line: str, reason: str) -> None:
+    path = tmp_path / "saving.dlio"
+    path.write_text(PATTERN % "" + f"restore state {{\n    {line}\n}}\n")
+    workload = compile_pattern(path, [], Job(2, 1))[0]
+    with pytest.raises(UsageError, match=reason):
+        list(predict_saves(workload, forecast(workload), STORAGE, 2))
