@@ -60,6 +60,8 @@ def _checkpoint(drawing: Drawing, name: str) -> tuple[Lines, tuple[str, ...]]:
     lines |= drawing.some(0.25, "drain to", "drained")
     if drawing.ranks > 1:
         lines |= drawing.some(0.25, "partner", f"{drawing.number(1, drawing.ranks - 1)} ranks")
+    if "partner" not in lines and lines.get("writers", "into").startswith(("into", "one per")):
+        lines |= drawing.some(0.3, "at most", f"{drawing.number(1, 4)} writers at a time", "off")
     return lines | drawing.writing(shared), tuple(parts)
 
 
@@ -94,6 +96,11 @@ def restore(drawing: Drawing, name: str, written_by: str = "") -> str:
         lines |= drawing.some(0.4, "reads", "own part", "own part once", "everything", "everything once")
         if "once" in lines.get("reads", "") and drawing.chance(0.3):
             lines["reads"] += " without sending"
+        if lines.get("reads") == "everything" and drawing.chance(0.5):
+            lines["reads"] += " by file then broadcast"
+        lines |= drawing.some(0.3, "order", "as saved", "rotated by rank")
+        lines |= drawing.some(0.2, "through", "calls", "mmap")
+        lines |= drawing.some(0.2, "read ahead", "whole file", "off")
         lines |= drawing.some(0.3, "shifted by", f"{drawing.number(0, 7)} ranks")
         lines |= drawing.some(0.3, "each", "once" if not written_by else "of 1 once")
         lines |= drawing.some(0.3, "pause", "1 ms") if "each" in lines else {}

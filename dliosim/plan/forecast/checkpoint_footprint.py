@@ -268,7 +268,7 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
         if verb.ahead:  # all of each file, in calls of the buffer's size
             sizes = (files.size(name, maker) for name, maker in files.files() if name in names)
             more = sum(-(-size // totals.largest) for size in sizes)
-            return totals._replace(calls=totals.calls + more), 2 * len(names)
+            totals = totals._replace(calls=totals.calls + more)
         return totals, len(names)
 
     def count_rank(rank: int) -> tuple[reshard.ReadTotals, int]:
@@ -301,7 +301,7 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     # Each rank reads the metadata file first. With MPI-IO all ranks open one file together, also those that read
     # nothing from it.
     together = access.is_mpi and files.is_one_file
-    opens = spread([(1 if together else names) + checkpoint.metadata for _, names in found])
+    opens = spread([(1 if together else names * (1 + verb.ahead)) + checkpoint.metadata for _, names in found])
     issued = spread([totals.calls for totals, _ in found])
     if access.collective:
         issued = uniform_spread(max(totals.steps for totals, _ in found), ranks, estimated)
