@@ -116,7 +116,7 @@ def check_failures(world: World, directory: Path) -> None:
     flushed, drained = replace(STAGED, path="f"), replace(STAGED, path="d", drain="local")
     copied = replace(STAGED, path="p", partner=1)
     foldered = replace(STAGED, path="s", folder=2)
-    places = [(save_steps, "write_state", flushed), (tier_copy, "_copy_runs", drained)]
+    places = [(save_steps, "write_state", flushed), (tier_copy, "copy_file", drained)]
     places += [(state_writer, "make_directory", foldered)]
     places += [(save_steps, "open_writer", copied)] if last else []
     for module, name, checkpoint in places:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +11,13 @@ from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.backends.contract import allocate
 from dliosim.execute.checkpoints.save_steps import CheckpointSave, delete_old
 from dliosim.execute.checkpoints.state_writer import Run
-from dliosim.execute.io_errors import truncation_error, wrap_call
 from dliosim.execute.node.environment import require_space
 from dliosim.execute.node.striping import request_striping
 from dliosim.execute.phases.context import Session
-from dliosim.execute.safe_open import open_for_read, open_for_write
+from dliosim.execute.store.copy_file import copy_file
 from dliosim.execute.store.manifest import load_manifest, make_directory
-from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Checkpoint
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles
-from dliosim.trace.calls import Call
-from dliosim.trace.recorder import open_log
 
 #: Bytes of a call if the checkpoint sets no `transfer`.
 _TRANSFER = 4 << 20
@@ -41,11 +36,14 @@ def drain(session: Session, save: CheckpointSave) -> str:
     doing = f"make room to drain checkpoint `{checkpoint.name}`"
     aside, refused = world.run_on_rank_0(doing, lambda: _begin_copy(session, save, base))
 
+    def count_bytes(got: int, _read: int, _write: int) -> None:
+        record.drain_bytes += got
+
     def copy_own() -> None:
         copied = _runs_to_copy(files, world.rank, save.runs)
         buffer = allocate(drain_buffer_bytes(checkpoint) if copied else 0)
         for name, runs in copied.items():
-            _copy_runs(source / name, aside / name, runs, buffer, checkpoint.fsync, record)
+            copy_file(source / name, aside / name, runs, buffer, count_bytes, checkpoint.fsync)
 
     try:
         world.run_on_all(copy_own)
@@ -87,48 +85,14 @@ def _complete_copy(session: Session, save: CheckpointSave, base: Path, source: P
     session.stores.open_to_save(base).commit(save.number, replace(saved, commit="rename", files=found))
 
 
-def _runs_to_copy(files: StateFiles, rank: int, written: Iterable[Run]) -> dict[str, list[tuple[int, int]]]:
-    """Return the runs (offset, bytes) that a rank copies of each file: those it has written, except for its partner."""
+def _runs_to_copy(files: StateFiles, rank: int, written: Iterable[Run]) -> dict[str, list[tuple[int, int]] | None]:
+    """Return the runs (offset, bytes) that a rank copies of each file: those it has written, except for its partner.
+
+    The file of metadata is copied whole (None): no run counts its bytes.
+    """
     own: dict[str, list[tuple[int, int]]] = {name: [] for name in files.file_names(rank)}
     kept = {name for name, _ in files.partner_files()}
     for name, offset, length, _ in written:
         if name not in kept:
             own.setdefault(name, []).append((offset, length))
-    if rank == 0 and files.checkpoint.metadata:
-        own[METADATA] = []
-    return own
-
-
-def _copy_runs(
-    source: Path, target: Path, runs: list[tuple[int, int]], buffer: memoryview, fsync: bool, record: VerbRecord
-) -> None:
-    """Copy runs of a file to the same offsets of another, which other ranks may be writing, too.
-
-    The file of metadata is copied whole: no run counts its bytes.
-    """
-    log = open_log(lambda file: str((source, target)[file]), Call.READ)
-    with open_for_write(target, os.O_WRONLY | os.O_CREAT) as to:
-        with wrap_call("open", source), open_for_read(source) as of:
-            for begin, length in runs if source.name != METADATA else [(0, os.fstat(of).st_size)]:
-                at, end = begin, begin + length
-                while at < end:
-                    begun = perf_counter_ns()
-                    with wrap_call("preadv", source):
-                        got = os.preadv(of, [buffer[: end - at]], at)
-                    if log is not None:
-                        log.add_call(Call.READ, begun, 0, at, end - at, got)
-                    if not got:
-                        raise truncation_error("preadv", str(source), at, end - at, got)
-                    record.drain_bytes += got
-                    begun = perf_counter_ns()
-                    with wrap_call("pwrite", target):
-                        wrote = os.pwrite(to, buffer[:got], at)
-                    if log is not None:
-                        log.add_call(Call.WRITE, begun, 1, at, got, wrote)
-                    at += wrote
-        if fsync:
-            begun = perf_counter_ns()
-            with wrap_call("fsync", target):
-                os.fsync(to)
-            if log is not None:
-                log.add_call(Call.FSYNC, begun, 1)
+    return {**own, **({METADATA: None} if rank == 0 and files.checkpoint.metadata else {})}

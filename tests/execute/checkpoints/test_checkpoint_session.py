@@ -231,7 +231,7 @@ def test_what_cannot_be_made_complete_is_abandoned(tmp_path: Path, monkeypatch: 
 def test_a_drain_that_fails_leaves_the_checkpoint_and_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = replace(STAGED, drain="local")
     own = session(tmp_path, checkpoint)
-    monkeypatch.setattr(tier_copy, "_copy_runs", broken)
+    monkeypatch.setattr(tier_copy, "copy_file", broken)
     with pytest.raises(ExecutionError, match="the disk is gone"), CheckpointSession(own, [checkpoint]) as running:
         running.save(checkpoint)
     assert complete(own.save_directory(checkpoint)) == [1]
