@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Final
@@ -120,6 +121,7 @@ def plan_command(parsed: SimpleNamespace) -> int:
         storage, loss = StorageRates(parsed.bandwidth, parsed.opens), parsed.loss or LOSS
         if described is not None:
             storage = storage_rates(described, workload.job.nodes)
+        storage = replace(storage, local=parsed.local, local_space=parsed.local_space)
         if parsed.mtbf is not None:
             failures = FailureModel(parsed.mtbf, parsed.save_time, storage.bandwidth, parsed.restart_time, loss)
             risks = list(forecast_risks(workload, found, failures))

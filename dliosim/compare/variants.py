@@ -302,6 +302,9 @@ def _no_effect_reason(made: CompiledPattern, known: set[str], access: Access, va
 
 def _not_runnable_reason(one: Variant) -> str:
     """Return why a variant cannot run although the pattern is right; empty if it can."""
+    if isinstance(one.verb, Loop):
+        copied = [stage.dataset for stage in one.workload.stages() if stage.copy != "before"]
+        return f"copies of `{copied[0]}` are complete before the first pass: compare `copy before`" if copied else ""
     written_by = one.verb.written_by if isinstance(one.verb, Restore) else None
     ranks = one.workload.job.ranks
     if written_by is None or written_by.present_ranks == ranks:
@@ -348,7 +351,8 @@ def _loop_inputs(one: Variant) -> tuple[object, ...]:
     read = {loop.dataset, *(evaluation.loop.dataset for evaluation in loop.evaluations)}
     saved = {cadence.checkpoint for cadence in loop.checkpoints}
     datasets = tuple(each for each in workload.datasets if each.name in read)
-    return loop, workload.seed, datasets, tuple(each for each in workload.checkpoints if each.name in saved)
+    copies = tuple(stage for stage in workload.stages() if stage.dataset in read)
+    return loop, workload.seed, datasets, copies, tuple(each for each in workload.checkpoints if each.name in saved)
 
 
 def _library_variants(variants: Sequence[Variant]) -> list[Variant]:

@@ -144,7 +144,7 @@ class _PatternWriter:
 
     def verb(self, verb: model.Verb, evaluates: str = "") -> Iterator[_OutputLine]:
         indent, head = self._indent, _VERB_HEADS[type(verb)](verb)
-        if not isinstance(verb, (model.Loop, model.Prepare, model.Restore, model.Repeat)):
+        if not isinstance(verb, (model.Loop, model.Prepare, model.Stage, model.Restore, model.Repeat)):
             yield _OutputLine(f"{indent}{head}")
             return
         yield _OutputLine(f"{indent}{head}{evaluates} {{")
@@ -164,6 +164,7 @@ _VERB_HEADS: Final[dict[type, Callable[[Any], str]]] = {
     model.Loop: lambda loop: f"{loop.kind} {loop.name}",
     model.Prepare: lambda prepare: f"prepare {prepare.dataset}{' afresh' * prepare.afresh}",
     model.Convert: lambda convert: convert.title,
+    model.Stage: lambda stage: f"stage {stage.dataset} to {stage.root}",
     model.Save: lambda save: f"save {save.checkpoint}",
     model.Restore: lambda restore: f"restore {restore.checkpoint}",
     model.Repeat: lambda repeat: f"repeat {repeat.count}",

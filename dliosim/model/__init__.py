@@ -36,6 +36,7 @@ from dliosim.model.verbs import (
     Restore,
     Save,
     Shuffle,
+    Stage,
     Sync,
     Verb,
 )

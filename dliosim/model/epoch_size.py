@@ -152,3 +152,10 @@ def _floor_sum(count: NDArray[np.int64], divisor: int, factor: int, constant: ND
         count, constant = reach // divisor, reach % divisor
         factor, divisor = divisor, factor
     return total
+
+
+def moves_samples(loop: Loop) -> bool:
+    """Return whether a rank reads other samples in each epoch."""
+    shuffle = loop.shuffle
+    samples = shuffle.samples == "globally" and not shuffle.samples_once and loop.shard != "by file"
+    return samples or (shuffle.files == "globally" and not shuffle.files_once)

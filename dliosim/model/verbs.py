@@ -205,6 +205,23 @@ class Convert(Prepare):
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """A `stage` verb: every node copies the files of a data set to a root of its own, which later loops read."""
+
+    dataset: str  #: name of the data set
+    root: str  #: root that every node has for itself
+    #: `before`: the verbs that follow wait for the copies. `in the background`: they do not; a loop reads the copy from
+    #: the first epoch that begins after all nodes have theirs. `off`: nothing is copied. `stage D to R in the
+    #: background` means the same
+    copy: Annotated[Literal["before", "in the background", "off"], Phrase()] = "before"
+    #: files that a node copies: `all`, or its `own share`, those that its ranks read, if they read the same samples in
+    #: each epoch
+    holds: Annotated[Literal["all", "own share"], Phrase()] = "all"
+    #: copies are synced; others count only until the node reboots
+    fsync: Switch = True
+
+
+@dataclass(frozen=True, slots=True)
 class Save:
     """Write a checkpoint."""
 
@@ -290,7 +307,7 @@ class Repeat:
     body: tuple[Verb, ...]  #: the verbs
 
 
-Verb = Union[Loop, Prepare, Save, Restore, Pause, Barrier, DropCaches, Repeat]
+Verb = Union[Loop, Prepare, Stage, Save, Restore, Pause, Barrier, DropCaches, Repeat]
 
 
 def flatten_verbs(verbs: tuple[Verb, ...], times: int = 1) -> Iterator[tuple[Verb, int]]:
@@ -311,6 +328,18 @@ def list_saved_checkpoints(verbs: tuple[Verb, ...]) -> list[str]:
         elif isinstance(verb, Loop):
             names |= {cadence.checkpoint: None for cadence in verb.checkpoints}
     return list(names)
+
+
+def loops_after(stage: Stage, verbs: tuple[Verb, ...]) -> Iterator[Loop]:
+    """Yield the loops among some verbs, and the evaluations in them, that read the data of a `stage` verb after it.
+
+    In a `repeat` those before it count, too: they run again.
+    """
+    within = [any(one is stage for one, _ in flatten_verbs((verb,))) for verb in verbs]
+    for verb, _ in flatten_verbs(verbs[within.index(True) :]):
+        if isinstance(verb, Loop):
+            own = (verb, *(evaluation.loop for evaluation in verb.evaluations))
+            yield from (loop for loop in own if loop.dataset == stage.dataset)
 
 
 #: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.

@@ -11,7 +11,7 @@ from dliosim.model.checkpoint import Checkpoint
 from dliosim.model.dataset import Dataset
 from dliosim.model.expectation import Expectation
 from dliosim.model.job import Job
-from dliosim.model.verbs import Convert, Loop, Prepare, Verb, flatten_verbs
+from dliosim.model.verbs import Convert, Loop, Prepare, Stage, Verb, flatten_verbs
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,17 @@ class Workload:
     def checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint of a name; KeyError if there is none."""
         return {checkpoint.name: checkpoint for checkpoint in self.checkpoints}[name]
+
+    @property
+    def roots(self) -> set[str]:
+        """Names of the roots that the workload may use, also those of a `stage` with `copy off`."""
+        used = {dataset.root for dataset in self.datasets}
+        used |= {verb.root for verb, _ in flatten_verbs(self.verbs) if isinstance(verb, Stage)}
+        return used | {root for one in self.checkpoints for root in (one.root, one.drain) if root is not None}
+
+    def stages(self) -> list[Stage]:
+        """Return the `stage` verbs that copy, each once."""
+        return [verb for verb, _ in flatten_verbs(self.verbs) if isinstance(verb, Stage) and verb.copy != "off"]
 
     def missing_prepares(self) -> dict[str, str]:
         """Return {loop or `convert`: data set} for those whose data set no `prepare` before them writes.

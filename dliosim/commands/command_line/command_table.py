@@ -41,6 +41,8 @@ EXAMPLES: Final = {
     "--save-time": "30 s",
     "--bandwidth": "100 GB/s",
     "--opens": "1_000_000/s",
+    "--local": "3 GB/s",
+    "--local-space": "1.6 TB",
     "--per-node": "8",
     "--until": "utilization 90 %",
     "--most": "12",
@@ -237,7 +239,7 @@ def _find_plan_contradiction(parsed: SimpleNamespace) -> str:
         return "--json and --csv: one prints an answer for scripts, the other a list of reads"
     if parsed.csv and parsed.mtbf is not None:
         return "--mtbf has a table of its own, and --csv prints none"
-    limits = _list_given(parsed, "bandwidth", "opens", "storage", "loss")
+    limits = _list_given(parsed, "bandwidth", "opens", "storage", "local", "local_space", "loss")
     if parsed.storage is not None and {"--bandwidth", "--opens"} & {*limits}:
         return "--storage: the file has the rates that --bandwidth and --opens give"
     if parsed.csv and limits:
@@ -383,6 +385,12 @@ COMMANDS: Final = {
                 "opens a second of storage, for all ranks together: another limit of loops",
                 type=types.parse_opens,
             ),
+            _option(
+                "--local B",
+                "of a node's own root, with --bandwidth or --storage: says from which epoch on `stage` pays",
+                type=types.parse_bandwidth,
+            ),
+            _option("--local-space SIZE", "of a node's own root: says whether copies fit", type=types.parse_size),
             _option(
                 "--storage FILE",
                 "a .dlio file with a `storage` block, in place of --bandwidth and --opens (docs/reference.md#storage)",

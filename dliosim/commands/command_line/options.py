@@ -89,9 +89,7 @@ def parse_roots(parsed: SimpleNamespace) -> dict[str, Path]:
 
 def parse_used_roots(parsed: SimpleNamespace, workloads: Sequence[Workload]) -> dict[str, Path]:
     """Return `parse_roots` for some workloads; UsageError also for a --root that none of them uses."""
-    used = {dataset.root for one in workloads for dataset in one.datasets}
-    kept = [checkpoint for one in workloads for checkpoint in one.checkpoints]
-    used |= {root for each in kept for root in (each.root, each.drain) if root is not None}
+    used = {root for one in workloads for root in one.roots}
     places = parse_roots(parsed)
     for text in parsed.root:
         name = text.partition("=")[0]

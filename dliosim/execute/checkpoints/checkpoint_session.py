@@ -126,7 +126,7 @@ class CheckpointSession:
                 assert save.drain is not None
                 save.drain.wait(self._session.progress)
         failed = [save.error for save in self._drains]
-        self._drained = self.count_drained_bytes()
+        self._drained += sum(save.record.drain_bytes for save in self._drains)
         self._drains.clear()
         _raise_first_error(failed)
 
@@ -141,8 +141,12 @@ class CheckpointSession:
         return np.array(found, np.int64).reshape(-1, 2)
 
     def count_drained_bytes(self) -> int:
-        """Return the bytes that this rank has read so far to drain; /proc/self/io counts them too. Not collective."""
-        return self._drained + sum(save.record.drain_bytes for save in self._drains)
+        """Return the bytes that this rank has read so far to drain and to stage; /proc/self/io counts them, too.
+
+        Not collective.
+        """
+        staged = sum(copy.count_bytes() for copy in self._session.copies.values())
+        return self._drained + staged + sum(save.record.drain_bytes for save in self._drains)
 
     def _find_failure(self, checkpoint: Checkpoint) -> DliosimError | None:
         """Return the error that ended a background save of this checkpoint, as far as this rank knows."""

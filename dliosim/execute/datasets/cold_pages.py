@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from time import perf_counter_ns, sleep
 
@@ -11,11 +10,11 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import HELP, ExecutionError
-from dliosim.execute.datasets.open_dataset import report_damage, resident_dataset_share
+from dliosim.execute.datasets.open_dataset import report_damage
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.node.page_cache import drop_pages
-from dliosim.execute.phases.context import Session
-from dliosim.execute.phases.residency import Residency, measure_residency
+from dliosim.execute.phases.context import LocalCopy, Session
+from dliosim.execute.phases.residency import Residency, measure_residency, resident_share
 from dliosim.model import Dataset
 from dliosim.readable import percent, seconds
 
@@ -55,23 +54,35 @@ def drop_files(session: Session, paths: Iterable[Path], until: int = _FOREVER) -
     return dropped, why
 
 
-def begin_cold(session: Session, dataset: Dataset, within: float) -> Residency:
+def begin_cold(session: Session, dataset: Dataset, within: float, copy: LocalCopy | None) -> Residency:
     """Drop the pages of a data set on every node, again and again until they are gone; return what is left.
 
-    Collective. Raises ExecutionError on every rank if a node has 1 % of the bytes or more after `within` seconds, or
+    With `copy`, those of the node's copy, which is read in its place. Collective. Raises ExecutionError on every rank if a node has 1 % of the bytes or more after `within` seconds, or
     cannot drop them. A residency that the kernel does not know does not end the run: it becomes a note.
     """
     world, until = session.world, perf_counter_ns() + round(within * 1e9)
-    own, last = len(range(world.node.rank, dataset.layout.files, world.node.size)), until
+    path, files = session.files(dataset).path, dataset.layout.files
+    if copy is not None:
+        path, files = copy.path, len(copy.numbers)
+    own, last = range(world.node.rank, files, world.node.size), until
+
+    def drop_own() -> tuple[int, str]:
+        with report_damage(dataset):
+            return drop_files(session, map(path, own), last)
+
+    def look() -> tuple[int, int]:
+        with report_damage(dataset):
+            return resident_share(session, files, MOST_DROPPED, path)
+
     while True:
         with session.progress.track_bytes(f"drop caches of {dataset.name}", lambda: 0):
-            dropped, why = world.run_on_all(partial(drop_dataset, session, dataset, last))
-            left = measure_residency(session, lambda: resident_dataset_share(session, dataset, MOST_DROPPED))
+            dropped, why = world.run_on_all(drop_own)
+            left = measure_residency(session, look)
         here = np.array(left[:2], np.int64)
         world.node.allreduce(here, "sum")
         kept, examined = here.tolist()
-        is_warm = kept * _COLD >= max(examined, 1) or dropped < own
-        mount = find_mount(session.files(dataset).path(0))
+        is_warm = kept * _COLD >= max(examined, 1) or dropped < len(own)
+        mount = find_mount(path(0))
         why = f"{mount.kind} keeps files in memory" if mount.is_memory_backed else why
         is_over = bool(why) or perf_counter_ns() > until
         some_warm, some_over = world.allreduce(np.array([is_warm, is_warm and is_over], np.int64), "max").tolist()

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,15 @@ from dliosim.execute.loop.loop_saves import NEVER, LoopSaves
 from dliosim.execute.loop.step_loop import KernelCounts, StepSettings, call_offsets, record_plan, run_steps
 from dliosim.execute.mpi.world import World, file_communicator, free_communicator
 from dliosim.execute.node.memory import available_memory
-from dliosim.execute.phases.context import OpenDataset, Phase, RunningLoop, Session, share_granted_hints
-from dliosim.execute.phases.residency import Residency, find_uncounted_reads
+from dliosim.execute.phases.context import (
+    LocalCopy,
+    OpenDataset,
+    Phase,
+    RunningLoop,
+    Session,
+    share_granted_hints,
+)
+from dliosim.execute.phases.residency import Residency, find_uncounted_reads, measure_file_residency
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.figures.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
 from dliosim.measure.figures.timeline import gather_timeline, has_offsets, keep_epoch
@@ -44,7 +52,7 @@ from dliosim.model.verbs import count_due, is_due
 from dliosim.plan.forecast.rank_memory import rank_buffers
 from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.read_ranges import buffer_bytes
-from dliosim.readable import count
+from dliosim.readable import count, seconds
 from dliosim.trace.recorder import recorder
 
 if TYPE_CHECKING:
@@ -78,7 +86,13 @@ class LoopRunner:
 
             require_modelled(loop, dataset, session.modelled.model)
         self._data = None if dataset is None else _open_data(session, loop, dataset)
-        self._files = None if self._data is None else _share_files(session.world, loop.access, self._data)
+        self._files: Files | None = None
+        self._batches: Batches | None = None  # threads, open files and buffers, from the first epoch on
+        # The copy on this node that is read, and the first epoch (from 1) that reads it.
+        self._copy: LocalCopy | None = None
+        self._copied_from = 1
+        if not self._take_copy(1) and self._data is not None:
+            self._files = _share_files(session.world, loop.access, self._data)
         #: the checkpoints that the loop saves, its sync, and the end of its time
         self.saves = LoopSaves(session, manager, loop)
         self._kept = SampleCache()
@@ -86,23 +100,50 @@ class LoopRunner:
         self._resident: float | None = None
         self._free_memory: int | None = None
         # Why the kernel's count of bytes from the device says nothing; empty if it counts them
-        self._uncounted = ""
-        if session.modelled is not None:
-            self._uncounted = f"no file was read: storage {session.modelled.model.name} is modelled"
-        elif not self._null and self._data is not None:
-            self._uncounted = find_uncounted_reads(session, self._data.path(0))
+        self._uncounted = self._find_uncounted_reads()
         self._cache_notes: tuple[str, ...] = (self._uncounted,)
-        self._batches: Batches | None = None  # threads, open files and buffers, from the first epoch on
         self._buffer_size = 0
         self._rows: list[NDArray[np.int64]] = []  # a row of `RANK_COLUMNS` for each epoch
         self._epochs: list[EpochSummary] = []  # on rank 0 only
         self._series: dict[int, EpochSeries] = {}  # by epoch, those that the timeline keeps
 
+    def _take_copy(self, epoch: int) -> bool:
+        """Read the copy on this node from `epoch` on if all nodes have theirs; return whether that begins now."""
+        session, world, data = self._session, self._session.world, self._data
+        copy = None if data is None else session.copies.get(data.dataset.name)
+        if data is None or copy is None or copy is self._copy or self._null:
+            return False
+        if not world.allreduce_number(copy.is_complete(), "min"):
+            return False
+        if self._batches is not None:
+            self._batches.close()
+            self._batches = self.saves.run = None
+        if self._files is not None:
+            free_communicator(world, self._files.comm)
+        self._copy, self._copied_from = copy, epoch
+        self._data = replace(data, directory=copy.files.directory, name=copy.files.name)
+        self._files = _share_files(world, self._loop.access, self._data)
+        return True
+
+    def _find_uncounted_reads(self) -> str:
+        session, data = self._session, self._data
+        if session.modelled is not None:
+            return f"no file was read: storage {session.modelled.model.name} is modelled"
+        return "" if self._null or data is None else find_uncounted_reads(session, self._first_path(data))
+
+    def _first_path(self, data: OpenDataset) -> Path:
+        """Return the path of the first file that this rank's node may read."""
+        return self._copy.path(0) if self._copy is not None and len(self._copy.numbers) else data.path(0)
+
     def look_at_cache(self) -> None:
         """Measure how much of the data is in the page cache, before the first epoch."""
-        dataset = self._dataset if self._session.modelled is None else None
-        if dataset is not None and self._loop.cold_within is None:
-            self._note_residency(measure_dataset_residency(self._session, dataset))
+        session, copy = self._session, self._copy
+        if self._dataset is None or session.modelled is not None or self._loop.cold_within is not None:
+            return
+        if copy is not None:
+            self._note_residency(measure_file_residency(session, len(copy.numbers), copy.path))
+        else:
+            self._note_residency(measure_dataset_residency(session, self._dataset))
 
     def _drop_pages(self, number: int) -> int:
         """Begin an epoch cold, if the loop asks for that; return the ns that it took, which no clock of the loop has.
@@ -112,7 +153,7 @@ class LoopRunner:
         session, within, begun = self._session, self._loop.cold_within, perf_counter_ns()
         if within is None or self._dataset is None or self._null or session.modelled is not None:
             return 0
-        self._note_residency(begin_cold(session, self._dataset, within))
+        self._note_residency(begin_cold(session, self._dataset, within, self._copy))
         took = perf_counter_ns() - begun
         if (trace := recorder()) is not None:
             trace.add_span("phase", f"drop caches of {self._dataset.name}", begun, begun + took)
@@ -159,6 +200,8 @@ class LoopRunner:
 
     def _run_epoch(self, epoch: int, number: int, steps: int) -> bool:
         """Plan, run and summarise one epoch, shown as `number` (from 1); return whether the time is up."""
+        if self._take_copy(epoch + 1):
+            self._uncounted = self._find_uncounted_reads()
         session, world, loop, data = self._session, self._session.world, self._loop, self._data
         work = self._plan_epoch(epoch, steps)
         dropping = self._drop_pages(number)
@@ -288,10 +331,31 @@ class LoopRunner:
         loop = self._loop
         epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
         data = self._data
-        root = self._session.place_name(data.dataset.root, data.path(0)) if data else None
+        place = self._copy.root if self._copy is not None else data.dataset.root if data else ""
+        root = self._session.place_name(place, self._first_path(data)) if data else None
         return RunningLoop(
             partial(_interim_summary, loop, root, self._session.reads_nothing, self._resident, self._epochs), epochs
         )
+
+    def _describe_copy(self) -> str:
+        """Return the note about a copy that is read, and about the epochs before; empty without a copy."""
+        copy, data = self._session.copies.get(self._loop.dataset), self._data
+        if copy is None or data is None or self._null:
+            return ""
+        if self._copy is None:
+            return f"no epoch read the copy on root {copy.root}: it was not complete before the last one began"
+        if self._copied_from == 1:
+            return f"read from the copies of the nodes on root {copy.root}"
+        text = f"epochs from {self._copied_from} on read the copies of the nodes on root {copy.root}"
+        before, after = (
+            self._mean_wait(part) for part in (slice(self._copied_from - 1), slice(self._copied_from - 1, None))
+        )
+        return f"{text}; a step waited {before} for data before, while these were made, and {after} since"
+
+    def _mean_wait(self, epochs: slice) -> str:
+        """Return the mean data wait of a step of a rank in some epochs; for rank 0."""
+        some = self._epochs[epochs]
+        return seconds(sum(one.data_wait_seconds.mean for one in some) / max(sum(one.steps for one in some), 1))
 
     def make_phase(self) -> Phase:
         """Return the phase of the loop, which is over."""
@@ -307,6 +371,7 @@ class LoopRunner:
             "" if self._null or access.through != "library" else _library_note(access, counted),
             _compression_note(self._dataset) if self._dataset else "",
             self._data.note if self._data else "",
+            self._describe_copy(),
             *self._cache_notes,
         )
         summary = replace(

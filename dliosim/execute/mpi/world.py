@@ -54,6 +54,8 @@ class World:
     polite: bool
     #: a name that no other job has
     job: str
+    #: name of this rank's node
+    name: str = ""
     #: the main threads of the ranks meet here, and their meetings are noted on the board of stalls
     is_main: bool = True
 
@@ -206,21 +208,22 @@ def make_world(
 
     `cores_of` returns the number of cores of a node's ranks, `node_of` a text that is the same on ranks of one node.
     """
-    nodes = np.empty((comm.size, _KEY), np.uint8)
-    own = np.frombuffer(blake2b(node_of().encode(), digest_size=_KEY).digest(), np.uint8)
+    nodes, name = np.empty((comm.size, _KEY), np.uint8), node_of()
+    own = np.frombuffer(blake2b(name.encode(), digest_size=_KEY).digest(), np.uint8)
     wait(comm.Iallgather(own, nodes), comm.size)
     members = np.flatnonzero((nodes == own).all(axis=1))
     node = MPI.Intracomm(comm.Split(int(members[0]), comm.rank)) if len(members) < comm.size else comm
     counts = np.array([node.rank == 0, node.size > cores_of(node)], np.int64)
     wait(comm.Iallreduce(MPI.IN_PLACE, counts, MPI.SUM), comm.size)
-    return _build_world(comm, node, int(counts[0]), bool(counts[1]), job)
+    built = _build_world(comm, node, int(counts[0]), bool(counts[1]), job)
+    return replace(built, name=name.partition(" pid:")[0])
 
 
 def duplicate_world(world: World) -> World:
     """Make a world of the same ranks for another thread of each rank; its waits sleep. Collective."""
     comm = MPI.Intracomm(world.comm.Dup())
     node = MPI.Intracomm(world.node.comm.Dup()) if world.nodes > 1 else comm
-    return replace(_build_world(comm, node, world.nodes, True, world.job), is_main=False)
+    return replace(_build_world(comm, node, world.nodes, True, world.job), name=world.name, is_main=False)
 
 
 def _build_world(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: bool, job: str) -> World:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from dliosim.execute.store.manifest import resolve_in_root
 from dliosim.measure.figures.timeline import Timeline
 from dliosim.measure.rank.records import StepLog, VerbRecord
 from dliosim.measure.results.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
-from dliosim.model import Access, Checkpoint, Dataset, Restore, Split, Workload
+from dliosim.model import Access, Checkpoint, Dataset, Restore, Split, Stage, Workload
 from dliosim.model.verbs import flatten_verbs, list_saved_checkpoints
 from dliosim.plan.samples.places import Places
 
@@ -89,6 +90,26 @@ class OpenDataset(DatasetFiles):
 
 
 @dataclass(frozen=True, slots=True)
+class LocalCopy:
+    """The copy of a data set on this rank's node, complete or not."""
+
+    #: root that it is on
+    root: str
+    #: its files
+    files: DatasetFiles
+    #: numbers of the files that are copied, in ascending order; (copied,)
+    numbers: NDArray[np.int64]
+    #: returns whether it is complete, as far as this rank knows
+    is_complete: Callable[[], bool] = lambda: True
+    #: returns the bytes that this rank has read so far to make it
+    count_bytes: Callable[[], int] = lambda: 0
+
+    def path(self, place: int) -> Path:
+        """Return the path of a copied file by its place in `numbers`."""
+        return self.files.path(int(self.numbers[place]))
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """One run of one workload on one rank."""
 
@@ -120,6 +141,8 @@ class Session:
     log: StepLog | None = None
     #: the phases so far
     finished: PhaseLog = field(default_factory=lambda: PhaseLog())
+    #: copies of data sets on this node, by the names of data sets
+    copies: dict[str, LocalCopy] = field(default_factory=dict)
 
     @property
     def reads_nothing(self) -> bool:
@@ -141,6 +164,17 @@ class Session:
         if root not in self.roots:
             raise UsageError(f"no place is given for `root {root}`: add --root {root}=DIR")
         return resolve_in_root(self.roots[root], f"{path}/{digest}")
+
+    def copy_directory(self, verb: Stage) -> Path:
+        """Return the directory of the copy that a `stage` verb makes on this rank's node. Raises as `directory`.
+
+        It has the name of the node, so that nodes which share the root do not write the same files.
+        """
+        dataset = self.workload.dataset(verb.dataset)
+        node = re.sub(r"[^A-Za-z0-9_.-]", "_", self.world.name)
+        # `dliosim verify` looks into directories with the name of a digest alone.
+        end = ".share" if verb.holds == "own share" else ".found" if dataset.source else ""
+        return self.directory(verb.root, f"staged/{node}/{dataset.path}", (dataset.found or dataset.digest()) + end)
 
     def place_directory(self, root: str, folder: Path) -> Path:
         """Return the directory of a root, or of the mount below it that a folder or file is on.
@@ -171,6 +205,8 @@ class Session:
                 self.directory(dataset.root, dataset.path, dataset.digest())
         for checkpoint in self.workload.checkpoints:
             self.checkpoint_directories(checkpoint)
+        for verb in self.workload.stages():
+            self.copy_directory(verb)
 
     def save_directory(self, checkpoint: Checkpoint, split: Split | None = None) -> Path:
         """Return the directory of the checkpoints that ranks of this split save (None: the split of this job)."""
@@ -209,15 +245,16 @@ class Session:
         Raises UsageError if the directory above one is missing: a mistyped path would be made on another file
         system, and that one would be measured.
         """
-        used = {dataset.root for dataset in self.workload.datasets}
-        used |= {checkpoint.root for checkpoint in self.workload.checkpoints}
-        used |= {checkpoint.drain for checkpoint in self.workload.checkpoints if checkpoint.drain is not None}
-        for root in sorted(used):
-            place = self.roots[root]
-            if not place.parent.is_dir():
-                option = "--dir" if root == "data" else f"--root {root}="
-                raise UsageError(f"{option} {place}: there is no {place.parent}; make it first, if that is meant")
-            place.mkdir(exist_ok=True)
+        for root in sorted(self.workload.roots & self.roots.keys()):
+            self.make_root(root)
+
+    def make_root(self, root: str) -> None:
+        """Make the directory of a root; raises as `make_roots`."""
+        place = self.roots[root]
+        if not place.parent.is_dir():
+            option = "--dir" if root == "data" else f"--root {root}="
+            raise UsageError(f"{option} {place}: there is no {place.parent}; make it first, if that is meant")
+        place.mkdir(exist_ok=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,8 @@ def _checkpoint_directories(session: Session) -> list[Path]:
 def prepare_datasets(session: Session, prepared: set[Path]) -> list[Phase]:
     """Prepare the data sets of the workload except those with a directory in `prepared`, and add the new ones to it.
 
+    Then copy what its `stage` verbs copy: a variant reads copies, and its passes do not make them.
+
     Returns the phase of each. Collective. Raises ExecutionError on every rank.
     """
     missing = []
@@ -92,7 +94,7 @@ def prepare_datasets(session: Session, prepared: set[Path]) -> list[Phase]:
             if directory not in prepared:
                 missing.append(verb)
             prepared.add(directory)
-    return _run_alone(session, *missing)
+    return _run_alone(session, *missing, *dict.fromkeys(session.workload.stages()))
 
 
 def run_pass(session: Session, verb: Loop | Save | Restore, cold: bool, first: bool) -> Phase:

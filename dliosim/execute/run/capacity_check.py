@@ -14,7 +14,7 @@ from dliosim.execute.datasets.prepare import present_bytes
 from dliosim.execute.node.environment import find_mount, free_bytes, require_space
 from dliosim.execute.phases.context import Session
 from dliosim.execute.store.checkpoint_store import checkpoint_numbers, count_leftover_bytes
-from dliosim.execute.store.manifest import find_dataset_fault
+from dliosim.execute.store.manifest import find_dataset_fault, find_manifest
 from dliosim.model import Checkpoint, Dataset, Prepare, Restore
 from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.checkpoints.layout import state_files
@@ -48,9 +48,7 @@ def require_room(sessions: Sequence[Session]) -> None:
     A place that several workloads write counts once.
     """
     by_device: dict[int, list[_SpaceNeed]] = defaultdict(list)
-    needs = {
-        need.place: need for session in sessions for need in (*_dataset_needs(session), *_checkpoint_needs(session))
-    }
+    needs = {need.place: need for session in sessions for need in _list_needs(session)}
     for need in needs.values():
         by_device[need.root.stat().st_dev].append(need)
     for together in by_device.values():
@@ -67,7 +65,7 @@ def require_room(sessions: Sequence[Session]) -> None:
 
 def bytes_in_memory(session: Session) -> int:
     """Return the bytes that a workload adds to file systems in memory. For rank 0."""
-    needs = {need.place: need for need in (*_dataset_needs(session), *_checkpoint_needs(session))}
+    needs = {need.place: need for need in _list_needs(session)}
     return sum(max(need.size - need.reusable(), 0) for need in needs.values() if find_mount(need.root).is_memory_backed)
 
 
@@ -77,6 +75,23 @@ def _advise(needs: Sequence[_SpaceNeed]) -> str:
     less = " ".join(filter(None, (need.less(room) for need in needs)))
     text = f"write less: add `{less}`; or " if less else ""
     return f"{text}give --dir (or --root) a directory with more room; `dliosim plan` says what each part takes"
+
+
+def _list_needs(session: Session) -> Iterator[_SpaceNeed]:
+    yield from _dataset_needs(session)
+    yield from _copy_needs(session)
+    yield from _checkpoint_needs(session)
+
+
+def _copy_needs(session: Session) -> Iterator[_SpaceNeed]:
+    """Yield the needs of whole copies on the node of rank 0; each node looks for room again when it copies."""
+    for verb in session.workload.stages():
+        dataset, directory = session.workload.dataset(verb.dataset), session.copy_directory(verb)
+        if verb.holds == "all" and find_manifest(directory, dataset.found or dataset.digest()) is None:
+            size, what = estimate_bytes(session, dataset), f"the copy of data set `{dataset.name}`"
+            present = partial(present_bytes, dataset, directory)
+            root = session.place_directory(verb.root, directory)
+            yield _SpaceNeed(root, directory, what, size, present, partial(_fewer_samples, dataset, size))
 
 
 def _dataset_needs(session: Session) -> Iterator[_SpaceNeed]:

@@ -16,12 +16,13 @@ from dliosim.execute.checkpoints.tier_copy import drain_buffer_bytes
 from dliosim.execute.node.memory import find_free_memory
 from dliosim.execute.phases.context import Session
 from dliosim.formats.registry import bind
-from dliosim.model import Checkpoint, Convert, Loop, Prepare, Restore, Save, Verb
+from dliosim.model import Checkpoint, Convert, Loop, Prepare, Restore, Save, Stage, Verb
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import flatten_verbs, list_saved_checkpoints
 from dliosim.plan.checkpoints.layout import StateFiles, state_files
 from dliosim.plan.forecast import rank_memory
 from dliosim.plan.forecast.layout_forecast import guess_places
+from dliosim.plan.forecast.prepare_forecast import COPY_CALL
 from dliosim.plan.samples.places import Places
 from dliosim.readable import count, size
 
@@ -165,6 +166,8 @@ def _verb_needs(session: Session, batches: dict[str, int], files: int) -> Iterat
         own = rank_memory.RankMemory()
         if isinstance(verb, Loop):
             own = _loop_needs(session, verb, batches)
+        elif not null and isinstance(verb, Stage):
+            own = rank_memory.RankMemory(COPY_CALL)
         elif not null and isinstance(verb, Prepare):
             own = _prepare_needs(session, verb)
         elif not null and isinstance(verb, Save):

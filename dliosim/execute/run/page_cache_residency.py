@@ -10,11 +10,12 @@ from time import perf_counter_ns
 from dliosim.errors import ExecutionError
 from dliosim.execute.datasets.cold_pages import MOST_DROPPED, drop_dataset, drop_files
 from dliosim.execute.datasets.open_dataset import report_damage, resident_dataset_share
+from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.node.page_cache import count_resident_bytes, warm_page_cache
 from dliosim.execute.phases.context import Session
 from dliosim.execute.phases.residency import add_pairs, measure_residency, resident_share, share_first_reason
 from dliosim.execute.store.checkpoint_store import list_data_files
-from dliosim.execute.store.manifest import find_dataset_fault
+from dliosim.execute.store.manifest import NAME, find_dataset_fault
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Dataset, Restore
 from dliosim.model.verbs import flatten_verbs
@@ -34,18 +35,22 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
     begun = perf_counter_ns()
     datasets = _list_complete_datasets(session)
     checkpoints = _list_checkpoint_files(session)
+    copied = world.run_on_all(lambda: list_copied_files(session))
 
     def drop_own() -> None:
         nonlocal refused
         with session.progress.track_bytes("drop caches", lambda: 0):
             dropped = [drop_dataset(session, dataset) for dataset in datasets]
-            dropped.append(drop_files(session, checkpoints[world.node.rank :: world.node.size]))
+            for paths in (checkpoints, copied):
+                dropped.append(drop_files(session, paths[world.node.rank :: world.node.size]))
         record.files = sum(files for files, _ in dropped)
         refused = next((why for _, why in dropped if why), "")
 
     def measure_share() -> tuple[int, int]:
         found = [resident_dataset_share(session, dataset, MOST_DROPPED) for dataset in datasets]
-        return add_pairs([*found, resident_share(session, len(checkpoints), MOST_DROPPED, checkpoints.__getitem__)])
+        for paths in (checkpoints, copied):
+            found.append(resident_share(session, len(paths), MOST_DROPPED, paths.__getitem__))
+        return add_pairs(found)
 
     world.run_on_all(drop_own)
     record.resident_bytes, record.examined_bytes, notes = measure_residency(session, measure_share)
@@ -55,11 +60,14 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
 
 def warm_caches(session: Session, dataset: Dataset) -> None:
     """Read each file of a complete data set that is not wholly in the page cache of every node. Collective."""
-    world, files = session.world, session.files(dataset)
+    world, files, copy = session.world, session.files(dataset), session.copies.get(dataset.name)
+    numbers = list(range(dataset.layout.files))
+    if copy is not None:
+        files, numbers = copy.files, copy.numbers.tolist()
 
     def warm_own() -> None:
         with report_damage(dataset):
-            _warm_files(session, map(files.path, range(world.node.rank, dataset.layout.files, world.node.size)))
+            _warm_files(session, map(files.path, numbers[world.node.rank :: world.node.size]))
 
     if not session.options.null:
         world.run_on_all(warm_own)
@@ -95,6 +103,17 @@ def _list_complete_datasets(session: Session) -> list[Dataset]:
         ]
 
     return [datasets[i] for i in session.world.run_on_rank_0("read the manifests of data sets", find_complete)]
+
+
+def list_copied_files(session: Session) -> list[Path]:
+    """Return the files in the directories of the copies on this node, complete or not. Raises ExecutionError."""
+    found = []
+    for place in dict.fromkeys(map(session.copy_directory, session.workload.stages())):
+        with wrap_call("scandir", place):
+            found += sorted(
+                path for path in place.rglob("*") if path.name != NAME and path.is_file() and not path.is_symlink()
+            )
+    return found
 
 
 def _list_checkpoint_files(session: Session) -> list[Path]:

@@ -21,9 +21,23 @@ from dliosim.execute.node.compute import set_timer_slack, sleep_until
 from dliosim.execute.phases.context import Phase, PhaseLog, Session, verb_phase
 from dliosim.execute.run.memory_check import require_memory_at_once, verb_title
 from dliosim.execute.run.page_cache_residency import drop_caches
+from dliosim.execute.run.staging import NodeCopy, Staging
 from dliosim.measure.rank.records import LoggedCheckpoint
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary, add_null_times
-from dliosim.model import Barrier, Convert, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
+from dliosim.model import (
+    Barrier,
+    Convert,
+    DropCaches,
+    Loop,
+    Pause,
+    Prepare,
+    Repeat,
+    Restore,
+    Save,
+    Stage,
+    Verb,
+    Workload,
+)
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.verbs import list_saved_checkpoints
 from dliosim.plan.checkpoints.layout import state_files
@@ -89,24 +103,33 @@ def run_verbs(session: Session, verbs: tuple[Verb, ...], timelines: int = _TIMEL
     """
     if session.modelled is not None:
         from dliosim.execute.checkpoints.modelled_state import require_modelled_states  # most runs need none of it
+        from dliosim.plan.predict.prediction import refuse_copies
 
+        refuse_copies(session.workload)
         require_modelled_states(session.workload, verbs, session.modelled.model)
     phases = session.finished.phases
     open_saves: dict[int, Saved] = {}
+    copies: dict[int, NodeCopy] = {}
 
     def close_saves(count: int) -> None:
         for place in list(open_saves)[:count]:
             phases[place] = make_save_phase(session, open_saves.pop(place))
 
-    with CheckpointSession(session, map(session.workload.checkpoint, list_saved_checkpoints(verbs))) as saves:
-        for each in _run_verbs(session, saves, verbs, timelines):
+    checkpoints = map(session.workload.checkpoint, list_saved_checkpoints(verbs))
+    with CheckpointSession(session, checkpoints) as saves, Staging(session) as staging:
+        for each in _run_verbs(session, saves, staging, verbs, timelines):
             if isinstance(each, Saved):
                 open_saves[len(phases)] = each
-            phases.append(None if isinstance(each, Saved) else each)
+            if isinstance(each, NodeCopy):
+                copies[len(phases)] = each
+            phases.append(each if isinstance(each, Phase) else None)
             if open_saves:
                 close_saves(saves.count_complete(open_saves.values()))
         saves.finish()
         close_saves(len(open_saves))
+        staging.finish()
+        for place, copy in copies.items():
+            phases[place] = copy.make_phase()
     return [phase for phase in phases if phase is not None]
 
 
@@ -121,16 +144,21 @@ def _unroll(verbs: Sequence[Verb]) -> Iterator[Verb]:
 
 
 def _run_verbs(
-    session: Session, saves: CheckpointSession, verbs: Sequence[Verb], timelines: int
-) -> Iterator[Phase | Saved]:
+    session: Session, saves: CheckpointSession, staging: Staging, verbs: Sequence[Verb], timelines: int
+) -> Iterator[Phase | Saved | NodeCopy]:
     # The numbers of loops and pauses make the random draws and hashes of each different.
     loops, pauses = count(), count()
     for verb in _unroll(verbs):
         trace, begun = recorder(), perf_counter_ns()
+        if isinstance(verb, (DropCaches, Prepare)):
+            staging.finish()
         if isinstance(verb, Loop):
             ordinal = next(loops)
             saves.settle(mpi=verb.access.is_mpi)
             yield from run_loop(session, saves, verb, ordinal, timed=ordinal < timelines)
+        elif isinstance(verb, Stage):
+            session.world.barrier()
+            yield staging.stage(verb)
         elif isinstance(verb, Restore) and verb.each:
             yield from _restore_each(session, saves, verb, pauses)
         else:

@@ -263,7 +263,6 @@ def write_dataset_manifest(dataset: Dataset, directory: Path, size: int, pattern
     `pattern` is the text that `dliosim verify` makes the data again from. Raises ExecutionError.
     """
     content = {
-        "kind": "data set",
         "name": dataset.name,
         "digest": dataset.digest(),
         "layout": dataset.layout.kind,
@@ -271,9 +270,8 @@ def write_dataset_manifest(dataset: Dataset, directory: Path, size: int, pattern
         "samples": dataset.samples,
         "bytes": size,
         "pattern": pattern.splitlines(),
-        "synced": durable,
     }
-    write_manifest(directory, content if durable else {**content, "boot": boot_id()})
+    complete_data(directory, content, durable)
 
 
 def find_dataset_fault(dataset: Dataset, directory: Path) -> str | None:
@@ -286,10 +284,21 @@ def find_dataset_fault(dataset: Dataset, directory: Path) -> str | None:
         if os.path.lexists(directory / NAME):
             return f"has something else where it should have its {NAME}"
         return "is incomplete" if directory.is_dir() else ABSENT
-    boot = boot_id()
-    if manifest.get("synced") is True or (boot is not None and manifest.get("boot") == boot):
+    if is_durable(manifest):
         return None
     return "was prepared with `fsync off` by another node, or before this one was booted, and may have lost bytes,"
+
+
+def is_durable(manifest: Mapping[str, Any]) -> bool:
+    """Return whether the data of a manifest were synced, or written on this node since it was booted."""
+    boot = boot_id()
+    return manifest.get("synced") is True or (boot is not None and manifest.get("boot") == boot)
+
+
+def complete_data(directory: Path, about: Mapping[str, Any], durable: bool) -> None:
+    """Write a manifest that says `about` the data of a directory; as `write_dataset_manifest`."""
+    content = {**about, "kind": "data set", "synced": durable}
+    write_manifest(directory, content if durable else {**content, "boot": boot_id()})
 
 
 def find_preparing_ranks(dataset: Dataset, directory: Path) -> int:

@@ -53,6 +53,8 @@ class VerbCompiler:
             return self._compile_loop(block)
         if block.kind in ("prepare", "convert"):
             return self._compile_prepare(block)
+        if block.kind == "stage":
+            return self._compile_stage(block)
         if block.kind == "barrier":
             return model.Barrier()
         if block.kind == "drop caches":
@@ -139,6 +141,21 @@ class VerbCompiler:
             check_prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
             if isinstance(verb, model.Convert) and source is not None:
                 check_convert(settings, verb, self.nouns.settings, source, dataset)
+        return verb
+
+    def _compile_stage(self, block: PatternBlock) -> model.Stage | None:
+        """Return the verb of a `stage` block; None without its data set. E211 if the data are on that root already."""
+        name, root = block.header["NAME"], block.header["target"].only_child
+        dataset = self._read_dataset(name)
+        settings = Settings(self.context, block, block.settings)
+        verb = model.Stage(name.text, root.text, **settings.read_fields(model.Stage))
+        self.settings[id(verb)] = settings
+        if dataset is None:
+            return None
+        if dataset.root == verb.root:
+            hint = "name the root of the nodes' own storage, as `local`, and give its place by `--root local=DIR`"
+            label = Label(root.span, "the data are there already")
+            settings.report("E211", f"`{dataset.name}` is on `root {dataset.root}`", hint, [label])
         return verb
 
     # ---- loops ----------------------------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ def blocks_by_name(document: Document) -> dict[str, list[PatternBlock]]:
     """Return the blocks that each name of an override means."""
     named: dict[str, list[PatternBlock]] = {}
     for block in (*document.nouns.values(), *document.walk_verbs()):
-        if block.kind in ("prepare", "convert", "restore"):
+        if block.kind in ("prepare", "convert", "stage", "restore"):
             named.setdefault(block.kind, []).append(block)
             named.setdefault(f"{block.kind} {block.name}", []).append(block)
         elif block.kind in declarations.SETTINGS:

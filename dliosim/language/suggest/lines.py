@@ -18,7 +18,8 @@ from dliosim.units import COUNT, UNITS
 HOMES: Final = ("dataset", "train", "checkpoint", "model", "access", "infer", "restore", "prepare", "convert")
 #: Phrases of statements that can be typed.
 _FORMS: Final = {
-    "prepare": "DATASET", "convert": "DATASET to DATASET", "repeat": "3", "model": "NAME transformer", "pause": "5 s",
+    "prepare": "DATASET", "convert": "DATASET to DATASET", "stage": "DATASET to ROOT",
+    "repeat": "3", "model": "NAME transformer", "pause": "5 s",
     "seed": "7", "evaluate": "every 2 epochs", "param": "NAME = 4", "save": "CHECKPOINT", "checkpoint": "NAME",
     "restore": "CHECKPOINT | CHECKPOINT each once | CHECKPOINT written by 8 ranks", "dataset": "NAME", "access": "NAME",
     "workload": 'NAME | NAME "what it does"',

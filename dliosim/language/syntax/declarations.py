@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from dliosim.model import Access, Checkpoint, Convert, Dataset, Loop, Prepare, Restore, StorageModel, Transformer
+from dliosim.model import Access, Checkpoint, Convert, Dataset, Loop, Prepare, Restore, Stage, StorageModel, Transformer
 from dliosim.model.phrase import Phrase
 
 #: A value with its bounds, a word that alone is in brackets, another bracket, or a word with its plural.
@@ -119,6 +119,7 @@ BLOCKS: Final[dict[str, type]] = {
     "storage": StorageModel,
     "prepare": Prepare,
     "convert": Convert,
+    "stage": Stage,
     "restore": Restore,
     **dict.fromkeys(LOOPS, Loop),
 }
@@ -153,6 +154,7 @@ WITHOUT_DATA: Final = ("epochs", "steps", "for", "compute", "sync", "checkpoint"
 VERBS: Final = {
     "prepare": "prepare",
     "convert": "convert",
+    "stage": "staged",
     "train": "loop",
     "infer": "loop",
     "save": "save",
@@ -182,14 +184,13 @@ STATEMENTS: Final = {
 }
 
 MUST_OPEN: Final = (*NOUNS, "train", "infer", "evaluate", "repeat")
-MAY_OPEN: Final = (*MUST_OPEN, "prepare", "convert", "restore")
+MAY_OPEN: Final = (*MUST_OPEN, "prepare", "convert", "stage", "restore")
 INCLUDABLE: Final = ("dlio", "param", *NOUNS, "include")
 
 #: Words kept for later versions of the language.
 RESERVED: Final = {
     "together": "`together { … }`, which runs verbs at the same time,",
     "on": "`on ranks`, which runs a verb on some of the ranks,",
-    "stage": "`stage`, which copies data between tiers,",
 }
 
 

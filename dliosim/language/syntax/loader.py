@@ -33,6 +33,8 @@ _HEADER_KINDS: Final = frozenset(
         "first",
         "restored",
         "converted",
+        "target",
+        "in_background",
     )
 )
 
@@ -300,6 +302,9 @@ class _FileLoad:
         if "restored" in header:  # and so is `restore C each once`
             each, (word, _) = header["restored"].span, header["restored"].children
             block.layers[-1].append(ast.Setting("each", word.span, replace(each, start=word.span.end).trim()))
+        if "in_background" in header:  # and so is `stage D to ROOT in the background`
+            when = header["in_background"].span
+            block.layers[-1].append(ast.Setting("copy", when, when))
         if head == "repeat":
             for inner in statement.body or ():
                 self.loader.catch_mistake(lambda inner=inner: self._add_inner_verb(block, inner))  # type: ignore[misc]

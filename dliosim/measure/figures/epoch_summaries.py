@@ -328,18 +328,22 @@ class VerbSummary:
     drain_bytes: int
     #: bytes written for a partner
     partner_bytes: int
-    #: `convert`: bytes of the samples that it read
+    #: `convert`, `stage`: bytes of the samples that it read
     source_bytes: int
-    #: `convert`: read calls
+    #: `convert`, `stage`: read calls
     source_calls: int
-    #: `convert`: files opened to read
+    #: `convert`, `stage`: files opened to read
     source_opens: int
-    #: `convert`: reading, with opening files and comparing what was read with what was prepared
+    #: `convert`, `stage`: reading; of a `convert` with opening files and comparing what was read with what was prepared
     source_seconds: TimeSpread = figure("reading", "parts")
     #: `convert`: the format's decoder
     decode_seconds: TimeSpread = figure("decode", "parts")
     #: `convert`: sleeping or working for `preprocess`
     preprocess_seconds: TimeSpread = figure("pre-\nprocess", "parts")
+    #: `stage`: bytes that the slowest node copied in a second, until its copy was complete; `null` if none copied
+    node_bytes_per_second: int | None = figure(
+        of=lambda ranks: ranks.least["node_rate"] if ranks.known["node_rate"] else None
+    )
     #: restores: as in "Amounts"; `null` for verbs that write, as are the next two
     distinct_bytes: int | None = figure("differ-\nent", "amounts")
     #: restores: bytes of the ranks' read calls while they read its files (without the file of all plans); `null` if

@@ -289,18 +289,21 @@ class VerbRecord:
     resident_bytes: Column = 0
     #: bytes that were looked up in the page cache
     examined_bytes: Column = 0
-    #: of a `convert`: bytes of the samples that it read
+    #: of a `convert` or `stage`: bytes of the samples that it read
     source_bytes: Column = 0
-    #: of a `convert`: read calls
+    #: of a `convert` or `stage`: read calls
     source_calls: Column = 0
-    #: of a `convert`: files opened to read
+    #: of a `convert` or `stage`: files opened to read
     source_opens: Column = 0
-    #: of a `convert`: reading, with opening files and comparing what was read with what was prepared
+    #: of a `convert` or `stage`: reading; of a `convert` with opening files and comparing what was read with what
+    #: was prepared
     source_ns: Column = 0
     #: of a `convert`: decoding what was read
     decode_ns: Column = 0
     #: of a `convert`: preprocessing
     preprocess_ns: Column = 0
+    #: of a `stage`: bytes that this rank's node copied in a second, until its copy was complete; -1 unknown
+    node_rate: Column = -1
     #: one read or write call
     call_latency: Histogram = field(default_factory=Histogram)
     #: hints granted for the first file; None if this rank opened no file

@@ -17,7 +17,7 @@ _PARTS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePhase(PhaseSummary):
-    """A verb that touches files: `prepare`, `convert`, `drop caches`, and those below."""
+    """A verb that touches files: `prepare`, `convert`, `stage`, `drop caches`, and those below."""
 
     #: its figures
     verb: VerbSummary = field(metadata={"key": "files"})
@@ -70,5 +70,5 @@ class RestorePhase(FilePhase):
 
 
 #: The phase of each verb.
-FILE_PHASES: dict[str, type[FilePhase]] = dict.fromkeys(("prepare", "convert", "drop caches"), FilePhase)
+FILE_PHASES: dict[str, type[FilePhase]] = dict.fromkeys(("prepare", "convert", "stage", "drop caches"), FilePhase)
 FILE_PHASES |= {"save": SavePhase, "restore": RestorePhase}

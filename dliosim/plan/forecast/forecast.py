@@ -21,6 +21,7 @@ from dliosim.model.verbs import (
     Prepare,
     Restore,
     Save,
+    Stage,
     Verb,
     count_due,
     flatten_verbs,
@@ -30,7 +31,12 @@ from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast import checkpoint_footprint, forecast_types
 from dliosim.plan.forecast.epoch_statistics import PassRange, count_passes, unread_pass
 from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, mean_compute, place_samples, read_columns
-from dliosim.plan.forecast.prepare_forecast import forecast_conversion_reads, forecast_prepare, sum_sidecars
+from dliosim.plan.forecast.prepare_forecast import (
+    forecast_conversion_reads,
+    forecast_prepare,
+    forecast_stage,
+    sum_sidecars,
+)
 from dliosim.plan.forecast.rank_memory import NODE_BYTES, RANK_BYTES, RankMemory, fullest_node
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sample_to_file import BLOCK, SUMS_OF_SAMPLES, block_count, needs_totals
@@ -215,6 +221,8 @@ def _forecast_verb(
         made = [reads, replace(forecast_prepare(places, verb, ranks, times), verb="convert")]
     elif isinstance(verb, Prepare):
         made = [forecast_prepare(placements[verb.dataset], verb, workload.job.ranks, times)]
+    elif isinstance(verb, Stage) and verb.copy != "off":
+        made = [forecast_stage(placements[verb.dataset], verb, workload.job, times)]
     elif isinstance(verb, Save):
         made = [checkpoint_footprint.forecast_save(workload.checkpoint(verb.checkpoint), workload.job.ranks, times)]
     elif isinstance(verb, Restore):
@@ -347,6 +355,11 @@ def _forecast_storage(
         for suffix in bind(dataset).sidecars:
             total, estimated = sum_sidecars(dataset, suffix)
             made.append(forecast_types.Storage("sidecar", f"{name}.{suffix}", dataset.root, total, files, 1, estimated))
+    copied = {one.name: one for one in phases if one.verb == "stage"}
+    for verb in workload.stages():
+        one, nodes = copied[verb.dataset], workload.job.nodes
+        each, files = one.bytes.total / nodes, round(one.files.total / nodes)
+        made.append(forecast_types.Storage("copy", verb.dataset, verb.root, each, files, nodes, one.bytes.estimated))
     for state in states:
         made += checkpoint_footprint.storage_of(workload.checkpoint(state.checkpoint), state)
     return tuple(made)

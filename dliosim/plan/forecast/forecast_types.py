@@ -102,7 +102,7 @@ class Demand:
 class PhaseForecast:
     """One phase, or epochs of a phase that do the same; figures are those of one time, over the ranks."""
 
-    verb: Literal["prepare", "convert", "train", "evaluate", "infer", "save", "restore"]  #: verb of the phase
+    verb: Literal["prepare", "convert", "stage", "train", "evaluate", "infer", "save", "restore"]  #: verb of the phase
     name: str  #: name of the loop, data set or checkpoint
     times: int  #: how often it is done
     steps: int  #: steps each time
@@ -137,8 +137,9 @@ class PhaseForecast:
 class Storage:
     """The space that is used on a root at the end."""
 
-    #: kind of the data; a sidecar is a small file next to each file of a data set, without samples
-    kind: Literal["dataset", "sidecar", "checkpoint"]
+    #: kind of the data; a sidecar is a small file next to each file of a data set, without samples; each node has a
+    #: copy
+    kind: Literal["dataset", "sidecar", "copy", "checkpoint"]
     name: str  #: name of the data set or checkpoint; of sidecars with their suffix: `images.index`
     root: str  #: name of the root
     bytes: float  #: bytes of each copy

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from dliosim.model import Cadence, Loop, StorageModel, Workload
+from dliosim.model import Cadence, Loop, Stage, StorageModel, Workload
+from dliosim.model.epoch_size import moves_samples
+from dliosim.model.verbs import loops_after
 from dliosim.plan.forecast.checkpoint_footprint import save_intervals
 from dliosim.plan.forecast.checkpoint_interval import LOSS
 from dliosim.plan.forecast.forecast import loops_of
@@ -22,6 +24,8 @@ class StorageRates:
 
     bandwidth: float | None = None  #: B/s
     opens: float | None = None  #: opens/s
+    local: float | None = None  #: B/s of a node's own root, which `stage` copies to
+    local_space: float | None = None  #: bytes that a node's own root has room for
 
 
 def storage_rates(storage: StorageModel, nodes: int) -> StorageRates:
@@ -128,6 +132,57 @@ def _find_reach(overlapped: bool, first: PhaseForecast, stored: float, storage: 
     return Reach(reached, bound if reached < 1 else "compute")
 
 
+@dataclass(frozen=True, slots=True)
+class StageNeeds:
+    """The needs of a `stage` verb, and when it pays; times without what page caches save."""
+
+    verb: Stage  #: the verb
+    node_bytes: float  #: bytes of a node's copy
+    estimated: bool  #: true if these are an estimate
+    fits: bool  #: false if a node's own root has no room for it
+    #: time of all copies; this and the next two None if a rate is not known, or no loop reads the data
+    copy_seconds: float | None
+    shared_seconds: float | None  #: time of an epoch of the first loop that reads the data, from where they are
+    local_seconds: float | None  #: the same from the copies
+
+    @property
+    def pays_from(self) -> float | None:
+        """Epoch at whose end the copies have saved more time than they took; inf if never, None if not known.
+
+        In the background: the first epoch that may begin with complete copies.
+        """
+        if self.copy_seconds is None or self.shared_seconds is None or self.local_seconds is None:
+            return None
+        saved = self.shared_seconds - self.local_seconds
+        if saved <= 0:
+            return math.inf
+        each = saved if self.verb.copy == "before" else self.shared_seconds
+        return math.floor(self.copy_seconds / each) + 1
+
+
+def stage_needs(workload: Workload, forecast: Forecast, memory: float, storage: StorageRates) -> Iterator[StageNeeds]:
+    """Yield what each `stage` verb needs; arguments as of `loop_needs`."""
+    loops = {needs.loop.name: needs for needs in loop_needs(workload, forecast, memory)}
+    phases = {one.name: one for one in reversed(forecast.phases)}
+    copied = {one.name: one for one in forecast.storage if one.kind == "copy"}
+    for verb in dict.fromkeys(workload.stages()):
+        each, times = copied[verb.dataset], None
+        read = next((loop for loop in loops_after(verb, workload.verbs) if loop.name in loops), None)
+        if read is not None and storage.bandwidth is not None and storage.local is not None:
+            copying = max(each.bytes * each.copies / storage.bandwidth, each.bytes / storage.local)
+            first, node_bytes = phases[read.name], loops[read.name].node_bytes
+            shared = _epoch_seconds(first, read, node_bytes * each.copies / storage.bandwidth)
+            times = copying, shared, _epoch_seconds(first, read, node_bytes / storage.local)
+        fits = storage.local_space is None or each.bytes <= storage.local_space
+        yield StageNeeds(verb, each.bytes, each.estimated, fits, *(times or (None, None, None)))
+
+
+def _epoch_seconds(first: PhaseForecast, loop: Loop, reading: float) -> float:
+    """Return the time of an epoch whose reads take `reading` seconds, which readers overlap with steps."""
+    steps = first.steps * first.demand.least if first.demand else 0.0
+    return max(steps, reading) if loop.access.readers else steps + reading
+
+
 def save_needs(workload: Workload, forecast: Forecast, loss: float = LOSS) -> Iterator[SaveNeeds]:
     """Yield what the saves of each checkpoint need, for the shortest interval of any loop.
 
@@ -154,15 +209,8 @@ def _node_data(workload: Workload, loop: Loop, first: PhaseForecast, epochs: int
     """Return what a node reads: its share of the last epoch that it has read before, bytes of an epoch, and of all."""
     whole = first.bytes.total * workload.dataset(loop.dataset).samples / first.samples.total
     each = min(whole, first.bytes.total / workload.job.nodes)
-    if not _moves_samples(loop):
+    if not moves_samples(loop):
         return float(epochs > 1), each, each
     # Each epoch is another draw: a sample is new with the same probability each time.
     new = 1 - each / whole if whole else 0.0  # files may hold no byte of the samples, as where a chunk is a fill value
     return 1 - new ** (epochs - 1), each, whole * (1 - new**epochs)
-
-
-def _moves_samples(loop: Loop) -> bool:
-    """Return whether a rank reads other samples in each epoch."""
-    shuffle = loop.shuffle
-    samples = shuffle.samples == "globally" and not shuffle.samples_once and loop.shard != "by file"
-    return samples or (shuffle.files == "globally" and not shuffle.files_once)

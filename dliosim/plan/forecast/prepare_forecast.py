@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dliosim.formats.protocols import Format, Ints
 from dliosim.formats.registry import bind
-from dliosim.model import Access, Convert, Dataset, Prepare
+from dliosim.model import Access, Convert, Dataset, Job, Prepare, Stage
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankSpread, spread_of, uniform_spread
 from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement
 from dliosim.plan.forecast.rank_memory import RankMemory, prepare_memory, prepares_whole_files
@@ -170,6 +170,29 @@ def sum_sidecars(dataset: Dataset, suffix: str) -> tuple[float, bool]:
         made += sum(len(piece) for piece in form.write_sidecar(suffix, first, sizes))
     is_all = len(some) == files and whole == dataset.samples
     return (made, False) if is_all else (made * dataset.samples / max(whole, 1), True)
+
+
+#: Bytes of a call that stages data.
+COPY_CALL: Final = 4 << 20
+
+
+def forecast_stage(placement: Placement, verb: Stage, job: Job, times: int) -> PhaseForecast:
+    """Forecast the copies of all nodes, whose ranks deal the files; shares are estimated as equal."""
+    dataset, places, ranks = placement.dataset, placement.places, job.ranks
+    files, count = dataset.layout.files, min(dataset.layout.files, AFFORDABLE)
+    sizes = places.file_sizes(np.arange(count)) if count == files else np.full(count, places.total_bytes / files)
+    columns = np.empty((3, ranks))
+    for first in range(0, ranks, job.ranks_per_node):
+        there = min(job.ranks_per_node, ranks - first)
+        owner = np.arange(count) % there
+        for row, amounts in enumerate((sizes, None, -(-sizes // COPY_CALL))):
+            columns[row, first : first + there] = np.bincount(owner, amounts, there)
+    is_share = verb.holds == "own share"
+    columns *= files / count / (job.nodes if is_share else 1)
+    known = placement.exact and not is_share and count == files
+    copied, made, calls = (spread_of(column, ranks, not known) for column in columns)
+    memory, none = RankMemory(buffers=COPY_CALL), uniform_spread(0, ranks)
+    return PhaseForecast("stage", dataset.name, times, 1, none, copied, made, made, calls, memory)
 
 
 #: The most samples whose reads are planned, and of a file that is written; with more, these stand for all.

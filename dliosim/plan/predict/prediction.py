@@ -83,6 +83,7 @@ def predict_loop(
     Each node has `node_ranks` ranks, the last one those that are left.
     """
     _refuse_unmodelled(loop)
+    refuse_copies(workload)
     epoch = next(one for one in planned.phases if (one.verb, one.name) == (loop.kind, loop.name))
     saves = tuple(predict_saves(workload, planned, storage, node_ranks))
     job = workload.job
@@ -192,6 +193,14 @@ def _flush_seconds(flush: Flush, loop: Loop, call: float, step: float, storage: 
     return (
         flush.share_of_time(step) * wait / (1 if loop.access.by == "sample" else virtual_epoch.requests_at_once(loop))
     )
+
+
+def refuse_copies(workload: Workload) -> None:
+    """Raise UsageError, on every rank, if a verb stages data: a storage has no description of the nodes' own."""
+    for verb in workload.stages():
+        text = f"`stage {verb.dataset} to {verb.root}`: a description of a storage does not say what the nodes' own is"
+        hint = f'`-D "stage {verb.dataset}.copy=off"` reads {verb.dataset} where it is'
+        raise UsageError(f"{text}{HELP}{hint}").mark_shared()
 
 
 def _refuse_unmodelled(loop: Loop) -> None:

@@ -18,10 +18,12 @@ from dliosim.plan.forecast.needs import (
     UNLIMITED,
     LoopNeeds,
     SaveNeeds,
+    StageNeeds,
     StorageRates,
     loop_needs,
     memory_left,
     save_needs,
+    stage_needs,
 )
 from dliosim.plan.forecast.rank_memory import NODE_BYTES
 from dliosim.readable import count, long_time, number, percent, seconds, size
@@ -60,7 +62,9 @@ def plan_lines(
     rows = list(_missing_memory(forecast, memory))
     if workload.scale > 1 and any(phase.verb not in ("save", "restore") for phase in forecast.phases):
         rows.append(("SCALE", f"scale={workload.scale} shrinks the published workload; -D scale=1 plans all of it"))
-    rows += _loop_rows(loops[0], workload, memory_left(forecast, memory), storage) if loops else []
+    of_loop = list(_loop_rows(loops[0], workload, memory_left(forecast, memory), storage)) if loops else []
+    copied = stage_needs(workload, forecast, memory, storage)
+    rows += of_loop[:1] + [("STAGE" if one.fits else "ROOM", _stage(one, storage)) for one in copied] + of_loop[1:]
     rows += [("ALSO", _rate(one, forecast.ranks, workload.accelerator)) for one in loops[1:2]]
     unread = [shorten_name(one.name) for one in loops_of(workload.verbs) if not one.dataset]
     rows += [("ALSO" if rows else "NEEDS", f"{name}: nothing: it does not read") for name in unread[:1]]
@@ -134,6 +138,24 @@ def _rate(needs: LoopNeeds, ranks: int, accelerator: str) -> str:
     opens_rate = needs.opens_per_second or 0.0
     opens = f"; ~{_group(float(f'{opens_rate:.1e}'))} opens/s" if opens_rate >= 1 else ""
     return f"{name}: {whole} for {count(ranks, 'accelerator')}{kind} at {percent(demand.goal, 2)}, {each} each{opens}"
+
+
+def _stage(needs: StageNeeds, storage: StorageRates) -> str:
+    """Return what a node copies, and from which epoch on that pays, or what to type to learn it."""
+    name, root = shorten_name(needs.verb.dataset), needs.verb.root
+    each = f"{show_figure(needs.node_bytes, size, needs.estimated)} per node"
+    if not needs.fits:
+        share = "; `holds own share` copies less" if needs.verb.holds == "all" else ""
+        return f"none: the copy of {name} is {each}, root {root} has {size(storage.local_space or 0, 3)}{share}"
+    pays = needs.pays_from
+    if pays is None or needs.copy_seconds is None:
+        return f"{name} to {root}: {each}; `--bandwidth B` and `--local B` say from which epoch on that pays"
+    text = f"{name} to {root}: {each} in {seconds(needs.copy_seconds, 2)}"
+    if pays == math.inf:
+        return f"{text}; never pays: an epoch is no faster from the copies"
+    if needs.verb.copy == "before":
+        return f"{text}; pays from epoch {pays:.0f} on"
+    return f"{text}; epoch {pays + 1:.0f} may be the first to read the copies"
 
 
 def _reach(needs: LoopNeeds, storage: StorageRates) -> Iterator[str]:
@@ -278,8 +300,14 @@ def plan_json(
             "ranks_bytes": forecast.node_bytes,
             "left_bytes": memory_left(forecast, memory),
         },
-        "storage_rates": {"bytes_per_second": storage.bandwidth, "opens_per_second": storage.opens},
+        "storage_rates": {
+            "bytes_per_second": storage.bandwidth,
+            "opens_per_second": storage.opens,
+            "local_bytes_per_second": storage.local,
+            "local_bytes": storage.local_space,
+        },
         "loops": [_loop(one, forecast.ranks) for one in loop_needs(workload, forecast, memory, storage)],
+        "stages": [_stage_content(one) for one in stage_needs(workload, forecast, memory, storage)],
         "loss": loss,
         "saves": [_save_content(one) for one in save_needs(workload, forecast, loss)],
         "storage": [asdict(one) for one in forecast.storage],
@@ -307,6 +335,20 @@ def _loop(needs: LoopNeeds, ranks: int) -> dict[str, Any]:
         "node_epoch_bytes": needs.node_bytes,
         "node_bytes": needs.data_bytes,
         "memory_share": needs.memory_share,
+    }
+
+
+def _stage_content(needs: StageNeeds) -> dict[str, Any]:
+    return {
+        "dataset": needs.verb.dataset,
+        "root": needs.verb.root,
+        "node_bytes": needs.node_bytes,
+        "is_estimate": needs.estimated,
+        "fits": needs.fits,
+        "copy_seconds": needs.copy_seconds,
+        "shared_epoch_seconds": needs.shared_seconds,
+        "local_epoch_seconds": needs.local_seconds,
+        "pays_from_epoch": needs.pays_from,
     }
 
 

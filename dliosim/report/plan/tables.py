@@ -137,7 +137,7 @@ def _format_bytes(value: int) -> str:
     return f"{size(value)} ({number(value / 2**30)} GiB)"
 
 
-_KINDS = {"dataset": "data set", "sidecar": "index", "checkpoint": "checkpoint"}
+_KINDS = {"dataset": "data set", "sidecar": "index", "copy": "copy of", "checkpoint": "checkpoint"}
 
 _SIDECARS = (
     "{}: each file of the data set has a small index file next to it, for readers of this format; files, opens and "
