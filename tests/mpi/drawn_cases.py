@@ -165,6 +165,11 @@ def _verbs(drawing: Drawing) -> list[Verb]:
     for small in ("pause 1 ms\n", "barrier\n", "drop caches\n"):
         if drawing.chance(0.15):
             verbs.insert(drawing.number(0, len(verbs)), small)
+    for name in drawing.data:
+        if drawing.chance(0.3):
+            own = drawing.some(0.5, "copy", "in the background", "off") | drawing.some(0.3, "fsync", "off")
+            own |= drawing.some(0.2, "holds", "own share")
+            verbs.insert(drawing.number(0, len(verbs)), block(f"stage {name} to local", own))
     if drawing.chance(0.1):
         body = _text(verbs[:2]).rstrip("\n").replace("\n", "\n    ")
         nouns = "".join(verb.nouns() for verb in verbs[:2] if isinstance(verb, Loop))

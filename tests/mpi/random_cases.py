@@ -84,6 +84,8 @@ class Cases:
         roots = {"data": self._place / "data"}
         if "drain to" in run.text:
             roots["drained"] = self._place / "drained"
+        if "to local" in run.text:
+            roots["local"] = self._place / "local"
         output = pattern.with_suffix("")
         places = ["--dir", f"{roots['data']}", "--output", f"{output}"]
         places += [word for name, path in roots.items() if name != "data" for word in ("--root", f"{name}={path}")]
