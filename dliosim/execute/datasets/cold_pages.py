@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import perf_counter_ns, sleep
 
@@ -57,13 +57,13 @@ def drop_files(session: Session, paths: Iterable[Path], until: int = _FOREVER) -
 def begin_cold(session: Session, dataset: Dataset, within: float, copy: LocalCopy | None) -> Residency:
     """Drop the pages of a data set on every node, again and again until they are gone; return what is left.
 
-    With `copy`, those of the node's copy, which is read in its place. Collective. Raises ExecutionError on every rank if a node has 1 % of the bytes or more after `within` seconds, or
-    cannot drop them. A residency that the kernel does not know does not end the run: it becomes a note.
+    With `copy`, those of the node's copy, which is read in its place. Collective. Raises ExecutionError on every rank if
+    a node has 1 % of the bytes or more after `within` seconds, or cannot drop them. A residency that the kernel does not
+    know does not end the run: it becomes a note.
     """
     world, until = session.world, perf_counter_ns() + round(within * 1e9)
-    path, files = session.files(dataset).path, dataset.layout.files
-    if copy is not None:
-        path, files = copy.path, len(copy.numbers)
+    path: Callable[[int], Path] = session.files(dataset).path if copy is None else copy.path
+    files = dataset.layout.files if copy is None else len(copy.numbers)
     own, last = range(world.node.rank, files, world.node.size), until
 
     def drop_own() -> tuple[int, str]:
