@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from dliosim.model import (
@@ -10,13 +12,16 @@ from dliosim.model import (
     Dataset,
     Distribution,
     Job,
+    JoinedDataset,
     Layout,
     Loop,
     Part,
     Shuffle,
+    Sources,
     Writers,
     constant,
 )
+from dliosim.model.joined import join_datasets
 
 seeds = st.integers(0, 2**32)
 rank_counts = st.integers(1, 13)
@@ -55,6 +60,29 @@ def datasets(draw: st.DrawFn, sizes: st.SearchStrategy[Distribution] = sizes) ->
         align=draw(st.sampled_from([1, 1, 7, 512, 4096])),
         sizes=draw(st.sampled_from(["by sample", "by sample", "by file"])),
     )
+
+
+@st.composite
+def joined_datasets(draw: st.DrawFn, mixed: bool) -> JoinedDataset:
+    """Two or three data sets as one loop reads them: a sample of each, or a mixture by weights."""
+    each = [replace(one, name=f"d{number}", path=f"d{number}") for number, one in enumerate(draw(_several))]
+    if not mixed:
+        each = [_with_samples(one, each[0].samples) for one in each]
+    names = tuple(one.name for one in each)
+    weights = draw(st.sampled_from(_WEIGHTS[len(each)])) if mixed else ()
+    return join_datasets(Sources(names, weights, mixed and draw(st.booleans())), each)
+
+
+_several = st.lists(datasets(), min_size=2, max_size=3)
+_WEIGHTS: dict[int, list[tuple[int, ...]]] = {
+    2: [(500, 500), (700, 300), (20, 980), (125, 875)],
+    3: [(400, 400, 200), (900, 50, 50), (600, 395, 5)],
+}
+
+
+def _with_samples(dataset: Dataset, samples: int) -> Dataset:
+    files = samples if dataset.layout.kind == "file per sample" else dataset.layout.files
+    return replace(dataset, samples=samples, layout=replace(dataset.layout, files=files))
 
 
 shuffles = st.builds(

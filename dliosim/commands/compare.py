@@ -286,8 +286,8 @@ def _list_failed_variants(running: Sequence[VariantRun]) -> list[ExcludedVariant
 
 def _make_variant_result(one: VariantRun) -> VariantResult:
     last, variant, loop = one.last, one.variant, one.variant.verb if isinstance(one.variant.verb, Loop) else None
-    dataset = variant.workload.dataset(loop.dataset) if loop is not None else None
-    data = dataset if loop is not None and loop.access.through == "direct" else None
+    read = variant.workload.dataset(loop.dataset).members if loop is not None else ()
+    direct = loop is not None and loop.access.through == "direct"
     asked, granted = (last.hints_asked, last.hints_granted) if last is not None else ((), ())
     return VariantResult(
         variant.label,
@@ -300,9 +300,9 @@ def _make_variant_result(one: VariantRun) -> VariantResult:
         granted,
         variant.access.cache,
         loop.epochs if loop else 1,
-        data.format if data is not None else "",
-        bool(data is not None and loop and not loop.decode and (data.compress or data.source)),
-        read_back_striping(one.session, dataset) if dataset is not None and dataset.stripe is not None else "",
+        ", ".join(dict.fromkeys(each.format for each in read)) if direct else "",
+        bool(direct and loop and not loop.decode and any(each.compress or each.source for each in read)),
+        "; ".join(read_back_striping(one.session, each) for each in read if each.stripe is not None),
         # The time of reading an index differs between variants, and is in none of the passes.
         tuple(note for note in (last.notes if last is not None else ()) if not note.startswith("index:")),
         tuple(one.passes),

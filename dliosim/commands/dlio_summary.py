@@ -25,7 +25,7 @@ from dliosim.execute.phases.context import Session
 from dliosim.measure.reducer import Ints
 from dliosim.measure.results.file_phases import FilePhase
 from dliosim.measure.results.run_summary import RunSummary
-from dliosim.model import Loop, Workload
+from dliosim.model import Loop, Sources, Workload
 from dliosim.model.expectation import GOAL
 from dliosim.model.verbs import flatten_verbs
 from dliosim.report.files.dlio_ranks import Floats, epoch_stats, list_epochs, rank_output, stamp
@@ -68,6 +68,9 @@ def plan_files(setup: Setup, workload: Workload) -> DlioFiles:
     """
     parsed, loops = setup.parsed, [verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Loop)]
     trained = {loop.dataset for loop in loops if loop.kind == "train"}
+    read = [one for loop in loops for one in (loop, *(inner.loop for inner in loop.evaluations))]
+    if any(isinstance(one.dataset, Sources) for one in read):
+        raise UsageError(f"--dlio-summary: a loop of DLIO reads one data set, and one of {workload.name} several")
     if loops and not trained:
         raise UsageError(f"--dlio-summary: DLIO has loops that train, and {workload.name} has none")
     if len(trained) > 1:

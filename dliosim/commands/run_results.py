@@ -166,8 +166,9 @@ def _sample_settings(workload: Workload) -> Iterator[tuple[str, dict[str, int]]]
     """Yield each loop with the setting that says how many samples it has, and that number; not for existing files."""
     for verb, _ in flatten_verbs(workload.verbs):
         if isinstance(verb, Loop) and verb.dataset:
-            dataset = workload.dataset(verb.dataset)
-            yield verb.name, {} if dataset.source else {f"{dataset.name}.samples": dataset.samples}
+            read = workload.dataset(verb.dataset).members
+            known = all(not one.source for one in read)
+            yield verb.name, {f"{one.name}.samples": one.samples for one in read} if known else {}
 
 
 def _add_whole(phase: PhaseSummary, workload: Workload) -> PhaseSummary:

@@ -23,7 +23,7 @@ from dliosim.measure.results.run_summary import RunSummary
 from dliosim.measure.saturation import Point, Saturation, find_most, is_decided, make_saturation
 from dliosim.model import Convert, DropCaches, Job, Loop, Prepare, Verb, Workload
 from dliosim.model.expectation import GOAL, goals_of
-from dliosim.model.verbs import flatten_verbs
+from dliosim.model.verbs import flatten_verbs, names_read
 from dliosim.plan.forecast.layout_forecast import mean_compute
 from dliosim.readable import count
 
@@ -135,7 +135,7 @@ class SaturateCommand(RunCommand):
             raise UsageError(f"{loop.name} has no compute, so there is no utilization to reach{HELP}give it `compute`")
         took = self.setup.parsed.pass_time or max(_PASS_SECONDS, _PASS_STEPS * computed)
         loop = replace(loop, epochs=1, seconds=took, checkpoints=(), evaluations=())
-        needed, prepares = {loop.dataset}, list[Verb]()
+        needed, prepares = {*names_read(loop)}, list[Verb]()
         for verb in reversed(verbs):
             if isinstance(verb, Prepare) and verb.dataset in needed:
                 needed |= {verb.source} if isinstance(verb, Convert) else set()
@@ -210,10 +210,9 @@ class SaturateCommand(RunCommand):
         )
         answers = answer_run(run, group_phases(run.loops), {self.loop.name: self.goal}, lambda override: None)
         if answers[0].storage_utilization is None:
-            data, ran = self.loop.dataset, count(run.ranks, "accelerator")
-            cure = (
-                f"give `{data}` more samples, as `-D {data}.samples=...`, a longer `--pass-time`, or a lower `--most`"
-            )
+            more = " ".join(f"-D {name}.samples=..." for name in names_read(self.loop))
+            ran, data = count(run.ranks, "accelerator"), self.loop.dataset
+            cure = f"give `{data}` more samples, as `{more}`, a longer `--pass-time`, or a lower `--most`"
             raise UsageError(f"{ran}: a pass has one step, which says nothing{HELP}{cure}")
         return replace(run, answers=answers)
 

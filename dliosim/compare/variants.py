@@ -17,7 +17,7 @@ from dliosim.language.diagnostics import Diagnostic, PatternError, TooManyMistak
 from dliosim.language.syntax import declarations
 from dliosim.language.syntax.loader import Loader
 from dliosim.model import Access, Checkpoint, Finder, Job, Loop, Repeat, Restore, Save, Stripe, Verb, Workload
-from dliosim.model.verbs import flatten_verbs
+from dliosim.model.verbs import flatten_verbs, names_read
 from dliosim.plan.checkpoints.equivalence import are_restores_equal, are_saves_equal
 from dliosim.readable import count
 from dliosim.units import format_bytes
@@ -133,7 +133,7 @@ def _setting_blocks(workload: Workload, chosen: Compared) -> list[tuple[str, str
     if isinstance(chosen, Loop):
         saved = dict.fromkeys(cadence.checkpoint for cadence in chosen.checkpoints)
         of_checkpoint = [(name, "checkpoint") for name in saved] if len(saved) == 1 else []
-        return [(chosen.name, chosen.kind), (chosen.dataset, "dataset"), *of_checkpoint]
+        return [(chosen.name, chosen.kind), *((name, "dataset") for name in names_read(chosen)), *of_checkpoint]
     verbs = [verb for verb, _ in flatten_verbs(workload.verbs)]
     in_pattern = any(isinstance(verb, Restore) and verb.checkpoint == chosen.checkpoint for verb in verbs)
     of_restore = [(verb_title(chosen), "restore")] if isinstance(chosen, Restore) and in_pattern else []
@@ -348,7 +348,7 @@ def _loop_inputs(one: Variant) -> tuple[object, ...]:
     workload, loop = one.workload, one.verb
     if not isinstance(loop, Loop):
         return (loop,)
-    read = {loop.dataset, *(evaluation.loop.dataset for evaluation in loop.evaluations)}
+    read = {name for one in (loop, *(inner.loop for inner in loop.evaluations)) for name in names_read(one)}
     saved = {cadence.checkpoint for cadence in loop.checkpoints}
     datasets = tuple(each for each in workload.datasets if each.name in read)
     copies = tuple(stage for stage in workload.stages() if stage.dataset in read)

@@ -21,7 +21,7 @@ from dliosim.errors import HELP, UsageError
 from dliosim.language.unparse import list_phrases
 from dliosim.measure.results.machine import OTHER_MOUNT, RESULTS_ON
 from dliosim.measure.results.run_summary import RunSummary
-from dliosim.model import Access, Dataset, DropCaches, Loop, Prepare, Restore, Save, Workload
+from dliosim.model import Access, Dataset, DropCaches, JoinedDataset, Loop, Prepare, Restore, Save, Workload
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.forecast.forecast import loops_of
@@ -129,7 +129,11 @@ def _divide_by_memory(case: Case, amounts: Iterable[tuple[str, float]]) -> Figur
 def _data_in_memories(case: Case, _: Rule) -> Figure:
     stored = {one.name: one.bytes for one in case.forecast.storage if one.kind == "dataset"}
     return _divide_by_memory(
-        case, [(one.name, count_data(one, stored.get(one.name, math.inf))) for _, one in case.training]
+        case,
+        [
+            (data.name, sum(count_data(one, stored.get(one.name, math.inf)) for one in data.members))
+            for _, data in case.training
+        ],
     )
 
 
@@ -246,6 +250,8 @@ def size_dataset(workload: Workload, dataset: Dataset, needed: float, steps: int
     `by_steps` are samples and files that either asks for, `bytes` those of the files that keep both, and `define` pairs
     of -D that make the data set so. Raises UsageError for existing files, and if no size keeps both.
     """
+    if isinstance(dataset, JoinedDataset):
+        raise UsageError(f"data sets `{dataset.name}`: a loop reads them together{HELP}give each its own `samples`")
     if dataset.source:
         text = f"data set `{dataset.name}`: its samples are counted in existing files (`from files`), and cannot be set"
         raise UsageError(f"{text}{HELP}`dliosim check PATTERN --rules mlperf-v3` says if there are enough")

@@ -18,6 +18,7 @@ from dliosim.model.dataset import (
 from dliosim.model.distributions import Distribution, constant
 from dliosim.model.expectation import EXPECTABLE, Expectation
 from dliosim.model.job import Job
+from dliosim.model.joined import JoinedDataset, Sources
 from dliosim.model.storage import CallSizes, Servers, StorageModel
 from dliosim.model.transformer import OPTIMIZERS, TYPES, Part, Scope, Split, Transformer
 from dliosim.model.verbs import (

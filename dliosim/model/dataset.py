@@ -219,6 +219,16 @@ class Dataset:
         return self.shape.element if self.shape is not None else "uint8"
 
     @property
+    def members(self) -> tuple[Dataset, ...]:
+        """The data sets of several that are read as one; else this one."""
+        return (self,)
+
+    @property
+    def rows(self) -> int:
+        """Samples of data sets that make a sample of a loop that reads this one."""
+        return 1
+
+    @property
     def constant_size(self) -> int | None:
         """Bytes of every sample, or None if sizes vary."""
         return int(self.size.parameters[0]) if self.size.is_constant else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from dliosim.lazy_numpy import np
 from dliosim.model.dataset import Dataset, rank_sample_counts
+from dliosim.model.joined import JoinedDataset
 from dliosim.model.verbs import Loop
 
 if TYPE_CHECKING:
@@ -97,6 +98,9 @@ def steps_of_epoch(loop: Loop, dataset: Dataset | None, ranks: int) -> int:
 
 def ranges_of_sample(loop: Loop, dataset: Dataset) -> int:
     """Return about how many read calls, or extents of its file, a sample of the mean size takes."""
+    if isinstance(dataset, JoinedDataset):
+        each = [ranges_of_sample(loop, one) for one in dataset.joined]
+        return max(each) if dataset.rows == 1 else sum(each)
     drawn, pieces = dataset.size, 1.0
     size = max(1.0, drawn.low or 0.0, min(drawn.nonnegative_mean(), drawn.high or math.inf))
     if loop.access.transfer is not None and loop.access.through == "direct":

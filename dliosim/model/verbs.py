@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal, Union
 from dliosim.model.access import Access
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution
+from dliosim.model.joined import Sources
 from dliosim.model.phrase import Phrase, Switch
 from dliosim.model.transformer import Split
 
@@ -114,9 +115,10 @@ class Loop:
 
     kind: Literal["train", "evaluate", "infer"]  #: verb
     name: str  #: name in the pattern
-    #: data set and access method: `D`, `D with ACCESS`. May be absent from a loop with `steps` and `compute` or
-    #: `checkpoint`. Default: nothing is read
-    dataset: Annotated[str, Phrase(keyword="read", rule="read")]
+    #: data set and access method: `D`, `D with ACCESS`. [Several](language.md#several-data-sets): `images, labels`
+    #: reads sample i of each, `code 70 %, text 30 %` a mixture, to which `, until all end` may be added. May be absent
+    #: from a loop with `steps` and `compute` or `checkpoint`. Default: nothing is read; `, until first ends`
+    dataset: Annotated[str | Sources, Phrase(keyword="read", rule="read")]
     access: Access  #: how samples are read
     #: reads only the first N columns of a table (parquet; for existing files name `datasets`). Default: all
     columns: Annotated[int | None, Phrase("COUNT")] = None
@@ -170,6 +172,13 @@ class Loop:
     #: start, to the next step boundary. May be repeated. Default: `off`, which -D can give, too
     checkpoints: Annotated[tuple[Cadence, ...], Phrase(keyword="checkpoint", rule="cadence", blocks=("train",))] = ()
     evaluations: tuple[Evaluation, ...] = ()  #: loops that run between epochs
+
+
+def names_read(loop: Loop) -> tuple[str, ...]:
+    """Return the names of the data sets that a loop reads."""
+    if isinstance(loop.dataset, Sources):
+        return loop.dataset.names
+    return (loop.dataset,) if loop.dataset else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +348,7 @@ def loops_after(stage: Stage, verbs: tuple[Verb, ...]) -> Iterator[Loop]:
     for verb, _ in flatten_verbs(verbs[within.index(True) :]):
         if isinstance(verb, Loop):
             own = (verb, *(evaluation.loop for evaluation in verb.evaluations))
-            yield from (loop for loop in own if loop.dataset == stage.dataset)
+            yield from (loop for loop in own if stage.dataset in names_read(loop))
 
 
 #: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.

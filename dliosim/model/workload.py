@@ -11,7 +11,8 @@ from dliosim.model.checkpoint import Checkpoint
 from dliosim.model.dataset import Dataset
 from dliosim.model.expectation import Expectation
 from dliosim.model.job import Job
-from dliosim.model.verbs import Convert, Loop, Prepare, Stage, Verb, flatten_verbs
+from dliosim.model.joined import Sources, find_dataset
+from dliosim.model.verbs import Convert, Loop, Prepare, Stage, Verb, flatten_verbs, names_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,9 @@ class Workload:
     scale: int = 1  #: parameter `scale`, by which the published size is divided
     accelerator: str = ""  #: parameter `accelerator`, whose compute time the loops have
 
-    def dataset(self, name: str) -> Dataset:
-        """Return the data set of a name; KeyError if there is none."""
-        return {dataset.name: dataset for dataset in self.datasets}[name]
+    def dataset(self, name: str | Sources) -> Dataset:
+        """Return the data set of a name, or several as one; KeyError if there is none."""
+        return find_dataset(name, {dataset.name: dataset for dataset in self.datasets})
 
     def read_dataset(self, loop: Loop) -> Dataset | None:
         """Return the data set that a loop reads; None for a loop that reads nothing."""
@@ -68,8 +69,9 @@ class Workload:
                 prepared.add(verb.dataset)
             elif isinstance(verb, Loop):
                 for loop in (verb, *(evaluation.loop for evaluation in verb.evaluations)):
-                    if loop.dataset and loop.dataset not in prepared:
-                        found[loop.name] = loop.dataset
+                    missing = [name for name in names_read(loop) if name not in prepared]
+                    if missing:
+                        found[loop.name] = missing[0]
         return found
 
     def digest(self) -> str:

@@ -26,7 +26,7 @@ from dliosim.measure.figures.declaration import (
     column_of,
     result_figures,
 )
-from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.figures.epoch_summaries import EpochSummary, SourceSummary, VerbSummary
 from dliosim.measure.figures.summary import RANK_COLUMNS
 from dliosim.measure.figures.words import read_comments
 from dliosim.measure.rank.records import EpochRecord
@@ -35,7 +35,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 SCHEMA, PAGE = DOCS / "results.schema.json", DOCS / "metrics.md"
 
 #: Definitions of the schema that follow from dataclasses; the others are written by hand.
-SUMMARIES = {"epoch": EpochSummary, "files": VerbSummary}
+SUMMARIES = {"epoch": EpochSummary, "files": VerbSummary, "source": SourceSummary}
 VALUES = {"spread": TimeSpread, "bound_by": BoundShares}
 
 #: Tables of the page, each with the types of its figures.
@@ -46,6 +46,7 @@ TABLES = {
     "rates": ("epoch", "float Share Signed BoundShares"),
     "latencies": ("epoch", "Histogram"),
     "hashes": ("epoch", "Hash"),
+    "data sets": ("source", "str int float Histogram Hash"),
     "verbs": ("files", "float int Share Times TimeSpread Histogram"),
 }
 
@@ -61,6 +62,8 @@ OTHERS = {
     "Part": {"$ref": "#/$defs/spread"},
     "BoundShares": {"$ref": "#/$defs/bound_by"},
     "Times": {"type": "object", "additionalProperties": {"type": "number"}},
+    "SourceSummaries": {"type": "array", "items": {"$ref": "#/$defs/source"}},
+    "str": {"type": "string"},
     "Histogram": {"anyOf": [{"$ref": "#/$defs/quantiles"}, {"type": "null"}]},
 }
 
@@ -128,6 +131,8 @@ def draw_table(name: str) -> str:
             rows.append([one.words, f"`{one.key}`", columns, comments[one.name]])
     if which == "files":
         rows = [[heading, key, text] for heading, key, _, text in rows]
+    if which == "source":
+        rows = [[key, text] for _, key, _, text in rows]
     return format_rows(rows)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dliosim.formats.protocols import Framed
 from dliosim.formats.registry import bind
-from dliosim.model import Dataset, Job, Loop
+from dliosim.model import Dataset, Job, JoinedDataset, Loop
 from dliosim.plan.samples.io_requests import Extents
-from dliosim.plan.samples.places import FramedPlaces
+from dliosim.plan.samples.joined_places import JoinedPlaces
+from dliosim.plan.samples.places import FramedPlaces, Places
 from dliosim.plan.samples.sample_to_file import block_count, block_totals, needs_totals, prefix_sum
 from dliosim.plan.samples.sampler import plan_epoch
 
 
-def placed(dataset: Dataset) -> FramedPlaces:
+def placed(dataset: Dataset) -> Places:
+    if isinstance(dataset, JoinedDataset):
+        return JoinedPlaces(dataset, tuple(placed(one) for one in dataset.joined))
     form = bind(dataset)
     assert isinstance(form, Framed)
     totals = block_totals(form, 0, block_count(dataset)) if needs_totals(dataset) else None

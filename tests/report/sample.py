@@ -33,6 +33,7 @@ NOTHING = {
     "Part": spread(0.0),
     "Histogram": Histogram(),
     "Times": {},
+    "SourceSummaries": (),
 }
 
 

@@ -216,16 +216,20 @@ def _pace(ahead: int) -> int:
 def require_modelled(loop: Loop, dataset: Dataset, model: StorageModel) -> None:
     """Raise PlanError, on every rank, if no description says what the reads of a loop take."""
     access, name = loop.access, loop.name
-    size = dataset.size.nonnegative_mean()
     refused = (
         (access.collective, f"the two phases of a collective read are not modelled{HELP}`-D {name}.api=posix` is"),
         (access.scatter, f"ranks that read for others are not modelled{HELP}`-D {name}.scatter=off` is"),
         (access.through == "library", f"a library's own calls are not modelled{HELP}`-D {name}.through=direct` is"),
         (access.engine not in ("preadv", "pread"), f"this engine is not modelled{HELP}`-D {name}.engine=preadv` is"),
-        (bool(dataset.source), f"existing files are not modelled{HELP}describe data like them by a data set"),
+        (
+            any(one.source for one in dataset.members),
+            f"existing files are not modelled{HELP}describe data like them by a data set",
+        ),
     )
     refuse_first(name, refused)
-    require_calls(name, min(size, access.transfer or size), model, model.servers.rate)
+    for one in dataset.members:
+        size = one.size.nonnegative_mean()
+        require_calls(name, min(size, access.transfer or size), model, model.servers.rate)
 
 
 def require_calls(name: str, call: float, model: StorageModel, rate: float) -> None:

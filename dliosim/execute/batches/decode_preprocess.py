@@ -16,11 +16,10 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.node.compute import keep_core_busy, sleep_until
 from dliosim.execute.payload.payload_format import dress_function, fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
-from dliosim.formats.protocols import Format
 from dliosim.model import Distribution, Loop
 from dliosim.model.counter_rng import draw
 from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges, Rounds, share_bounds
-from dliosim.plan.samples.places import IndexedPlaces, Places
+from dliosim.plan.samples.places import IndexedPlaces, Member, Places
 from dliosim.plan.samples.sample_to_file import sample_sizes
 from dliosim.trace.recorder import recorder
 
@@ -103,9 +102,9 @@ class BatchProcessor:
         """Begin an epoch; `times` are those of preprocessing each step, ns, empty without preprocessing."""
         self.decode_ns: list[int] = []
         self.preprocess_ns: list[int] = []
-        self._places = places
         self._path = path
-        self._form = places.form if loop.decode and loop.access.through == "direct" else None
+        self._decodes = loop.decode and loop.access.through == "direct"
+        self._find_member = cache(places.member_of)
         self._find_column = cache(places.decoder_column)
         self._stored = stored
         self._start = calls.sample_start
@@ -120,10 +119,9 @@ class BatchProcessor:
         ExecutionError [R401] for a sample that cannot be decoded.
         """
         begun = perf_counter_ns()
-        form = self._form
-        if form is not None:
+        if self._decodes:
             for row in range(first, last):
-                self._decode(form, row, buffer)
+                self._decode(row, buffer)
             decoded = perf_counter_ns()
             self.decode_ns.append(decoded - begun)
             if self._trace is not None:
@@ -140,23 +138,27 @@ class BatchProcessor:
                 self._trace.note_span("preprocess", since, ended, step)
         return perf_counter_ns() - begun
 
-    def _decode(self, form: Format, row: int, buffer: memoryview) -> None:
+    def _decode(self, row: int, buffer: memoryview) -> None:
         rows = self._stored.extents
+        member = self._find_member(int(rows.file[row]))
         start, length = int(self._start[row]), int(rows.length[row])
         column = self._find_column(int(self._stored.column[row]), int(rows.file[row]))
         try:
-            form.decode(column, buffer[start : start + length])
+            member.places.form.decode(column, buffer[start : start + length])
         except ExecutionError as error:
             path, offset = self._path(int(rows.file[row])), int(rows.offset[row])
             where = f"bytes [{offset}, {offset + length}) of {path}"
-            text = f"sample {rows.sample[row]} of data set `{self._places.dataset.name}`, {where}: {error.message}"
+            number, name = rows.sample[row] - member.first_sample, member.places.dataset.name
+            text = f"sample {number} of data set `{name}`, {where}: {error.message}"
             raise ExecutionError(text, error.code) from error
 
 
 class UnitVerifier:
     """Checks rows of `ReadRanges` that are whole encoded units, in files that dliosim wrote (`--verify`)."""
 
-    def __init__(self, places: IndexedPlaces, stored: ReadRanges) -> None:
+    def __init__(self, places: IndexedPlaces, first_sample: int, first_file: int, stored: ReadRanges) -> None:
+        """Begin an epoch; the numbers of the data set's samples and files in `stored` begin with the first ones."""
+        self._first = first_sample, first_file
         self._dataset = places.dataset
         self._index = places.index
         self._stored = stored
@@ -166,15 +168,15 @@ class UnitVerifier:
 
     def verify_unit(self, row: int, data: memoryview) -> bool | None:
         """Return whether a unit decodes to the contents of its samples; None if its format decodes to other data."""
-        rows = self._stored.extents
-        file, number = int(rows.file[row]), int(self._stored.column[row])
+        rows, (first_sample, first_file) = self._stored.extents, self._first
+        file, number = int(rows.file[row]) - first_file, int(self._stored.column[row])
         try:
             decoded = self._form.decode(self._find_column(number, file), data)
         except ExecutionError:
             return False
         if decoded is None:
             return None
-        column, sample = self._index.columns[number], int(rows.sample[row])
+        column, sample = self._index.columns[number], int(rows.sample[row]) - first_sample
         part = int(sample_sizes(self._dataset, np.array([sample]))[0]) // max(1, len(self._index.columns))
         if int(column.pieces[file]) > 1:
             begin = int(self._stored.piece[row]) * int(column.unit_bytes[file])
@@ -194,6 +196,14 @@ class UnitVerifier:
         key = int(sample_keys(self._dataset, np.array([sample]))[0])
         fill_part(self._dress, key, begin, expected.data)
         return np.array_equal(found, expected)
+
+
+def make_verifier(member: Member, stored: ReadRanges) -> UnitVerifier | None:
+    """Make the verifier of a data set's encoded units; None if it has none that dliosim wrote."""
+    places = member.places
+    if places.dataset.source or not isinstance(places, IndexedPlaces):
+        return None
+    return UnitVerifier(places, member.first_sample, member.first_file, stored)
 
 
 class SampleCache:

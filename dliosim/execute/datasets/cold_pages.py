@@ -57,9 +57,9 @@ def drop_files(session: Session, paths: Iterable[Path], until: int = _FOREVER) -
 def begin_cold(session: Session, dataset: Dataset, within: float, copy: LocalCopy | None) -> Residency:
     """Drop the pages of a data set on every node, again and again until they are gone; return what is left.
 
-    With `copy`, those of the node's copy, which is read in its place. Collective. Raises ExecutionError on every rank if
-    a node has 1 % of the bytes or more after `within` seconds, or cannot drop them. A residency that the kernel does not
-    know does not end the run: it becomes a note.
+    With `copy`, those of the node's copy, which is read in its place. Collective. Raises ExecutionError on every rank
+    if a node has 1 % of the bytes or more after `within` seconds, or cannot drop them. A residency that the kernel does
+    not know does not end the run: it becomes a note.
     """
     world, until = session.world, perf_counter_ns() + round(within * 1e9)
     path: Callable[[int], Path] = session.files(dataset).path if copy is None else copy.path

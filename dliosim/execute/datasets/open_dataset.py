@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ from dliosim.execute.store.manifest import damage_error
 from dliosim.formats.protocols import Column, FileIndex, Filter, Format, Framed
 from dliosim.formats.registry import bind, import_modules
 from dliosim.hashes import blake2b
-from dliosim.model import Dataset
+from dliosim.model import Dataset, JoinedDataset
 from dliosim.plan.forecast.layout_forecast import guess_places
+from dliosim.plan.samples.joined_places import JoinedPlaces
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
 from dliosim.plan.samples.sample_index import DataIndex, IndexColumn, first_of_units
 from dliosim.plan.samples.sample_to_file import block_count, block_totals, first_samples, needs_totals, prefix_sum
@@ -58,6 +60,8 @@ def open_dataset(session: Session, dataset: Dataset) -> OpenDataset:
     A data set that was opened before is returned as it was. If only the files know places, their indexes are read:
     they must be complete, except without I/O. Raises ExecutionError on every rank.
     """
+    if isinstance(dataset, JoinedDataset):
+        return _join_opened(dataset, [open_dataset(session, one) for one in dataset.joined])
     if dataset not in session.opened:
         opened = _open_existing(session, dataset) if dataset.source else open_files(session, session.files(dataset))
         session.opened[dataset] = opened
@@ -107,6 +111,21 @@ def estimate_bytes(session: Session, dataset: Dataset) -> int:
 
 def _add_places(files: DatasetFiles, places: Places, note: str = "") -> OpenDataset:
     return OpenDataset(files.dataset, files.directory, files.name, places, note)
+
+
+def _join_opened(dataset: JoinedDataset, opened: Sequence[OpenDataset]) -> OpenDataset:
+    """Return several open data sets as one, with their files numbered through."""
+    places = JoinedPlaces(dataset, tuple(one.places for one in opened))
+    directories = [Path.cwd() / one.directory for one in opened]
+    top = os.path.commonpath(directories)
+    folders = [os.path.relpath(directory, top) for directory in directories]
+    first = [member.first_file for member in places.members]
+
+    def name(file: int) -> str:
+        number = bisect_right(first, file) - 1
+        return f"{folders[number]}/{opened[number].name(file - first[number])}"
+
+    return OpenDataset(dataset, Path(top), name, places, "; ".join(filter(None, (one.note for one in opened))))
 
 
 def _open_existing(session: Session, dataset: Dataset) -> OpenDataset:

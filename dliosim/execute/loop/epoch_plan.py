@@ -12,13 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.batches.decode_preprocess import BatchProcessor, SampleCache, UnitVerifier, sample_times
+from dliosim.execute.batches.decode_preprocess import (
+    BatchProcessor,
+    SampleCache,
+    UnitVerifier,
+    make_verifier,
+    sample_times,
+)
 from dliosim.execute.batches.prefetch import Batches
 from dliosim.execute.node.compute import sleep_until
 from dliosim.execute.payload.payload_format import Dress, content_edge_words, dress_function, find_bad_content
 from dliosim.execute.payload.sample_bytes import edges_match, sample_keys, word_windows
 from dliosim.execute.phases.context import OpenDataset, Session
-from dliosim.formats.protocols import Format
 from dliosim.measure.rank.histogram import Histogram
 from dliosim.measure.rank.meter import MeterGroup
 from dliosim.measure.rank.records import EpochRecord
@@ -26,7 +31,7 @@ from dliosim.measure.rank.time_series import EpochSeries
 from dliosim.model import Loop
 from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges, Rounds, deal_rounds, empty_ranges, plan_calls
-from dliosim.plan.samples.places import IndexedPlaces
+from dliosim.plan.samples.places import Member
 from dliosim.plan.samples.read_ranges import plan_reads, rows_to_keep
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.trace.recorder import collect_calls, count_unseen
@@ -54,11 +59,18 @@ class EpochWork:
     gap_ns: list[int]
     #: what the rank of a described storage takes for each step besides compute, ns; empty without one
     own_ns: list[int] = field(default_factory=list)
+    #: rows of `extents` that make a sample of the loop: one of each data set
+    rows: int = 1
 
     @property
     def steps(self) -> int:
         """Number of steps of this epoch."""
         return len(self.compute_ns)
+
+    @property
+    def samples(self) -> Extents:
+        """Return the samples of the loop; of a sample of several data sets, that of the first."""
+        return self.extents.every(self.rows)
 
     @property
     def cumulative_bytes(self) -> list[int]:
@@ -87,9 +99,10 @@ def plan_work(
     planned = plan_calls(stored.extents, access.transfer, access.page)
     dealt = deal_rounds(planned, access.transfer) if access.collective and access.transfer else None
     counters = np.arange(extents.steps, dtype=np.int64)
+    rows = 1 if data is None else data.dataset.rows
     if loop.compute.per_sample:
         compute_key = key(workload.seed, "compute of samples", loop.name, epoch)
-        compute = sample_times(loop.compute.time, compute_key, extents).tolist()
+        compute = sample_times(loop.compute.time, compute_key, extents.every(rows)).tolist()
     else:
         compute_key = key(workload.seed, "compute", loop.name, epoch, world.rank)
         compute = _convert_to_ns(draw(loop.compute.time, compute_key, counters))
@@ -103,7 +116,7 @@ def plan_work(
 
         own_key = key(workload.seed, "step", loop.name, epoch, world.rank)
         own = _convert_to_ns(draw_step_times(session.modelled.model, own_key, counters))
-    return EpochWork(extents, stored, keeps, planned, dealt, None, compute, gaps, own)
+    return EpochWork(extents, stored, keeps, planned, dealt, None, compute, gaps, own, rows)
 
 
 def _plan_passes(session: Session, loop: Loop, data: OpenDataset, epoch: int, steps: int) -> Extents:
@@ -127,7 +140,7 @@ def make_processor(
     times: list[int] = []
     if loop.preprocess is not None:
         drawn = key(session.workload.seed, "preprocess", loop.name, epoch)
-        times = sample_times(loop.preprocess.time, drawn, work.extents).tolist()
+        times = sample_times(loop.preprocess.time, drawn, work.samples).tolist()
     decoded = replace(loop, decode=loop.decode and not session.options.null)
     return BatchProcessor(decoded, data.places, data.path, work.stored, work.calls, times)
 
@@ -193,12 +206,14 @@ class _ExpectedRows:
         return None if good.all() else first + int(np.argmin(good))
 
 
-def _find_expected_rows(form: Format, work: EpochWork) -> _ExpectedRows:
-    stored = work.stored
-    row = np.flatnonzero(stored.held > 0)
+def _find_expected_rows(member: Member, rows: NDArray[np.int64] | slice, work: EpochWork) -> _ExpectedRows:
+    """Return the rows with known contents of one data set, which has `rows` of what is read."""
+    stored, form = work.stored, member.places.form
+    row = np.arange(len(stored.held))[rows]
+    row = row[stored.held[row] > 0]
     bounds = np.searchsorted(row, stored.extents.step_start).tolist()
     begin, held = stored.begin[row], stored.held[row]
-    key, dress = sample_keys(form.dataset, stored.extents.sample[row]), dress_function(form)
+    key, dress = sample_keys(form.dataset, stored.extents.sample[row] - member.first_sample), dress_function(form)
     start = work.calls.sample_start[row] + stored.at[row]
     at = np.stack([start, start + held - 8], axis=1)
     edges = np.stack(content_edge_words(dress, key, begin, held), axis=1)
@@ -217,7 +232,8 @@ class EpochSource:
         self.called = self.decoded = self.processed = 0
         # Bytes that `--verify` should check but cannot, because their contents are not known.
         self._unchecked = 0
-        self._meters = MeterGroup([reader.meter for reader in batches.readers])
+        several = 0 if data is None or len(data.places.members) == 1 else len(data.places.members)
+        self._meters = MeterGroup([reader.meter for reader in batches.readers], several)
         self._counted = self._meters.sum_counts()
         self._busy_ns, self._latencies = 0, Histogram()
         self._batches = batches
@@ -231,13 +247,21 @@ class EpochSource:
         self._bounds: list[int] = work.stored.extents.step_start.tolist()
         self._keeping = bool(work.keeps.any())
         self._hits = not kept.is_empty
-        self._expected: _ExpectedRows | None = None
-        self._encoded: UnitVerifier | None = None
+        self._expected: list[_ExpectedRows] = []
+        self._encoded: list[UnitVerifier | None] = []
         if data is None or session.options.null:
             return
-        self._expected = _find_expected_rows(data.places.form, work)
-        if self._whole and not data.dataset.source and isinstance(data.places, IndexedPlaces):
-            self._encoded = UnitVerifier(data.places, work.stored)
+        places, read = data.places, work.stored.extents
+        self._expected = [_find_expected_rows(*found, work) for found in places.split_rows(read.sample)]
+        if self._whole:
+            made = [make_verifier(member, work.stored) for member in places.members]
+            self._encoded = made if any(made) else []
+            self._owner = places.member_of_files(read.file)
+
+    @property
+    def latencies(self) -> list[Histogram]:
+        """Return the latencies of the read calls so far of each of several data sets; empty for one."""
+        return self._meters.by_source
 
     def start(self) -> None:
         """Start the reads that are ahead of the steps."""
@@ -264,27 +288,32 @@ class EpochSource:
         Raises ExecutionError [R401].
         """
         try:
-            expected = self._expected
-            if expected is None:
+            if not self._expected:
                 return
-            first, last = expected.bounds[step], expected.bounds[step + 1]
-            if first < last:
-                bad = expected.find_bad_edge(first, last, self._buffer)
-                if bad is None and self._whole:
-                    keys, begins = expected.key[first:last], expected.begin[first:last]
-                    lengths, starts = expected.length[first:last], expected.at[first:last, 0]
-                    found = find_bad_content(expected.dress, keys, begins, lengths, starts, self._buffer)
-                    bad = None if found is None else first + found
-                if bad is not None:
-                    raise self._mismatch_error(int(expected.row[bad]))
+            for expected in self._expected:
+                self._check_contents(expected, expected.bounds[step], expected.bounds[step + 1])
             if self._whole:
-                self._unchecked += self._needed[step] - int(expected.length[first:last].sum())
-            if self._encoded is not None:
-                self._verify_encoded(self._encoded, step)
+                self._unchecked += self._needed[step]
+            if self._encoded:
+                self._verify_encoded(step)
             if self._keeping:
                 self._fill_cache(step)
         finally:
             self._batches.release(step)
+
+    def _check_contents(self, expected: _ExpectedRows, first: int, last: int) -> None:
+        """Compare rows [first, last) with what was prepared: their edges, with `--verify` all bytes."""
+        if first == last:
+            return
+        bad = expected.find_bad_edge(first, last, self._buffer)
+        if bad is None and self._whole:
+            keys, begins = expected.key[first:last], expected.begin[first:last]
+            lengths, starts = expected.length[first:last], expected.at[first:last, 0]
+            found = find_bad_content(expected.dress, keys, begins, lengths, starts, self._buffer)
+            bad = None if found is None else first + found
+            self._unchecked -= int(lengths.sum())
+        if bad is not None:
+            raise self._mismatch_error(int(expected.row[bad]))
 
     def collect(self) -> None:
         """Collect the clock readings of the read calls so far."""
@@ -301,10 +330,11 @@ class EpochSource:
         if any(reader.meter.log is None for reader in self._batches.readers):
             count_unseen(record.calls)
 
-    def _verify_encoded(self, encoded: UnitVerifier, step: int) -> None:
+    def _verify_encoded(self, step: int) -> None:
         stored, start = self._work.stored, self._work.calls.sample_start
         for row in range(self._bounds[step], self._bounds[step + 1]):
-            if stored.held[row] == 0:
+            encoded = self._encoded[self._owner[row]]
+            if stored.held[row] == 0 and encoded is not None:
                 begin, length = int(start[row]), int(stored.extents.length[row])
                 right = encoded.verify_unit(row, self._buffer[begin : begin + length])
                 if right is False:
@@ -318,10 +348,12 @@ class EpochSource:
         self._kept.store_samples(stored.sample[first:last][rows], start[rows], length[rows], self._buffer)
 
     def _mismatch_error(self, row: int) -> ExecutionError:
-        stored, name = self._work.stored.extents, self._data.dataset.name
-        path = self._data.path(int(stored.file[row]))
+        stored, file = self._work.stored.extents, int(self._work.stored.extents.file[row])
+        member, path = self._data.places.member_of(file), self._data.path(file)
+        name = member.places.dataset.name
         begin, end = int(stored.offset[row]), int(stored.offset[row] + stored.length[row])
-        text = f"sample {stored.sample[row]} of data set `{name}`, bytes [{begin}, {end}) of {path}, is not what was"
+        number = stored.sample[row] - member.first_sample
+        text = f"sample {number} of data set `{name}`, bytes [{begin}, {end}) of {path}, is not what was"
         why = ""
         # After a collective read only the size of the file shows that the file ended too early.
         with suppress(OSError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -129,11 +129,15 @@ class LoopRunner:
         session, data = self._session, self._data
         if session.modelled is not None:
             return f"no file was read: storage {session.modelled.model.name} is modelled"
-        return "" if self._null or data is None else find_uncounted_reads(session, self._first_path(data))
+        if self._null or data is None:
+            return ""
+        return next(filter(None, [find_uncounted_reads(session, path) for path in self._first_paths(data)]), "")
 
-    def _first_path(self, data: OpenDataset) -> Path:
-        """Return the path of the first file that this rank's node may read."""
-        return self._copy.path(0) if self._copy is not None and len(self._copy.numbers) else data.path(0)
+    def _first_paths(self, data: OpenDataset) -> list[Path]:
+        """Return the path of the first file of each data set that this rank's node may read."""
+        if self._copy is not None and len(self._copy.numbers):
+            return [self._copy.path(0)]
+        return [data.path(member.first_file) for member in data.places.members]
 
     def look_at_cache(self) -> None:
         """Measure how much of the data is in the page cache, before the first epoch."""
@@ -141,9 +145,9 @@ class LoopRunner:
         if self._dataset is None or session.modelled is not None or self._loop.cold_within is not None:
             return
         if copy is not None:
-            self._note_residency(measure_file_residency(session, len(copy.numbers), copy.path))
+            self._note_residency([measure_file_residency(session, len(copy.numbers), copy.path)])
         else:
-            self._note_residency(measure_dataset_residency(session, self._dataset))
+            self._note_residency([measure_dataset_residency(session, one) for one in self._dataset.members])
 
     def _drop_pages(self, number: int) -> int:
         """Begin an epoch cold, if the loop asks for that; return the ns that it took, which no clock of the loop has.
@@ -153,7 +157,7 @@ class LoopRunner:
         session, within, begun = self._session, self._loop.cold_within, perf_counter_ns()
         if within is None or self._dataset is None or self._null or session.modelled is not None:
             return 0
-        self._note_residency(begin_cold(session, self._dataset, within, self._copy))
+        self._note_residency([begin_cold(session, one, within, self._copy) for one in self._dataset.members])
         took = perf_counter_ns() - begun
         if (trace := recorder()) is not None:
             trace.add_span("phase", f"drop caches of {self._dataset.name}", begun, begun + took)
@@ -161,13 +165,14 @@ class LoopRunner:
             self.saves.put_off(took)
         return took
 
-    def _note_residency(self, residency: Residency) -> None:
+    def _note_residency(self, found: Sequence[Residency]) -> None:
         """Keep the greatest share of the data in the page cache at the begin of the loop, or of its cold epochs."""
-        counts = np.array(residency[:2], np.int64)
+        notes = tuple(dict.fromkeys(note for one in found for note in one.notes))
+        counts = np.array([one[:2] for one in found] if not notes else [(0, 0)], np.int64).sum(axis=0)
         resident, examined = self._session.world.allreduce(counts, "sum").tolist()
         if examined:
             self._resident = max(self._resident or 0.0, resident / examined)
-        self._cache_notes = (*residency.notes, self._uncounted)
+        self._cache_notes = (*notes, self._uncounted)
 
     def close(self, failed: bool) -> None:
         """Close the files and stop the threads; with `failed`, without what is collective."""
@@ -210,7 +215,7 @@ class LoopRunner:
         source = EpochSource(session, data, batches, work, self._kept)
         arrival = np.cumsum(work.gap_ns).tolist()
         plan = PlannedSteps(
-            np.diff(work.extents.step_start),
+            np.diff(work.samples.step_start),
             work.cumulative_bytes,
             work.compute_ns,
             arrival,
@@ -255,7 +260,7 @@ class LoopRunner:
         if processing is not None:
             record.decode_ns, record.preprocess_ns = sum(processing.decode_ns), sum(processing.preprocess_ns)
         if data is not None:
-            record_plan(session, loop, data, work, record)
+            record_plan(session, loop, data, work, record, source.latencies)
         if epoch == 0:
             self._kept.seal()
         if session.log is not None and account.log:  # an epoch may have no step
@@ -313,6 +318,9 @@ class LoopRunner:
             return make_batches(access, open_readers(access, self._files, self._null), slots)
 
         self._batches, self._buffer_size = world.run_on_all(build_batches), max(size, needed)
+        if self._data is not None and len(self._data.places.members) > 1:
+            for reader in self._batches.readers:
+                reader.meter.source_of = self._data.places.member_of_files
         self.saves.run = self._batches.run
 
     def _save_after_epoch(self, record: EpochRecord, series: EpochSeries) -> None:
@@ -331,15 +339,18 @@ class LoopRunner:
         loop = self._loop
         epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
         data = self._data
-        place = self._copy.root if self._copy is not None else data.dataset.root if data else ""
-        root = self._session.place_name(place, self._first_path(data)) if data else None
+        root = None
+        if data is not None:
+            names = [self._copy.root] if self._copy else [one.places.dataset.root for one in data.places.members]
+            places = map(self._session.place_name, names, self._first_paths(data))
+            root = ", ".join(dict.fromkeys(places))
         return RunningLoop(
             partial(_interim_summary, loop, root, self._session.reads_nothing, self._resident, self._epochs), epochs
         )
 
     def _describe_copy(self) -> str:
         """Return the note about a copy that is read, and about the epochs before; empty without a copy."""
-        copy, data = self._session.copies.get(self._loop.dataset), self._data
+        copy, data = self._session.copies.get(str(self._loop.dataset)), self._data
         if copy is None or data is None or self._null:
             return ""
         if self._copy is None:
@@ -434,10 +445,11 @@ def run_loop(
 def _open_data(session: Session, loop: Loop, dataset: Dataset) -> OpenDataset:
     """Return the data of a loop, which must be complete; all that reading them needs is there. Collective."""
     access = loop.access
-    if loop.decode or access.through == "library":
-        import_libraries(bind(dataset))
-    if not dataset.source:
-        check_prepared(session, dataset)
+    for one in dataset.members:
+        if loop.decode or access.through == "library":
+            import_libraries(bind(one))
+        if not one.source:
+            check_prepared(session, one)
     data = open_dataset(session, dataset)
     if loop.columns is not None and isinstance(data.places, IndexedPlaces):
         places = data.places.first_columns(loop.columns)
@@ -489,7 +501,7 @@ def _interim_summary(
 
 def _compression_note(dataset: Dataset) -> str:
     """Return the note about bytes and rates of compressed samples; empty for others."""
-    if dataset.compress is None:
+    if all(one.compress is None for one in dataset.members):
         return ""
     return "bytes and GB/s are of samples as they are stored, compressed; samples/s compares with uncompressed ones"
 

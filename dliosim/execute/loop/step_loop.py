@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import get_native_id
 from time import perf_counter_ns
@@ -25,12 +25,13 @@ from dliosim.execute.node.compute import (
 )
 from dliosim.execute.node.page_cache import process_io_since, read_process_io
 from dliosim.execute.phases.context import OpenDataset, Progress, Session
-from dliosim.measure.rank.records import EpochRecord
+from dliosim.measure.rank.histogram import Histogram
+from dliosim.measure.rank.records import EpochRecord, SourceRecord
 from dliosim.measure.rank.step_times import ROW, PlannedSteps, StepAccount
 from dliosim.measure.rank.time_series import select_calls
 from dliosim.model import Loop
 from dliosim.model.counter_rng import key
-from dliosim.plan.samples.io_requests import Calls
+from dliosim.plan.samples.io_requests import Calls, Extents
 from dliosim.plan.samples.read_ranges import MOST_RANGES, are_reads_distinct, union_ranges
 from dliosim.plan.samples.sample_to_file import sample_sizes
 from dliosim.plan.samples.sampler import extent_hash, order_hash
@@ -177,24 +178,57 @@ class KernelCounts:
             record.bytes_moved = record.rchar
 
 
-def record_plan(session: Session, loop: Loop, data: OpenDataset, work: EpochWork, record: EpochRecord) -> None:
-    """Add to `record` the hashes of the completed steps, and the distinct bytes that they read. Collective."""
+def record_plan(
+    session: Session,
+    loop: Loop,
+    data: OpenDataset,
+    work: EpochWork,
+    record: EpochRecord,
+    latencies: Sequence[Histogram],
+) -> None:
+    """Add to `record` the hashes of the completed steps, and the distinct bytes that they read. Collective.
+
+    `latencies` are those of the calls of each data set, if there are several.
+    """
     dataset = data.dataset
     world, extents, asked, steps = session.world, work.extents, work.stored.extents, record.steps
     # The order hash takes the sizes of the samples themselves, so that it is equal for other formats of the same data.
-    shown = replace(extents, length=extents.length if dataset.source else sample_sizes(dataset, extents.sample))
+    length = extents.length.copy()
+    for member, rows in data.places.split_rows(extents.sample):
+        if not (one := member.places.dataset).source:
+            length[rows] = sample_sizes(one, extents.sample[rows] - member.first_sample)
+    shown = replace(extents, length=length)
     epoch = record.epoch - 1  # as the plan counts
+    record.sources = list(_count_sources(data, shown, extents, record, latencies, world.rank))
     record.order_hash = order_hash(world.rank, shown, 0, steps, epoch, key(record.phase, dataset.name))
     if record.null:
         return
     record.extent_hash = extent_hash(asked, 0, steps, key(record.phase, dataset.digest()))
-    rows = slice(0, int(asked.step_start[steps]))
-    file, begin, length = asked.file[rows], asked.offset[rows], asked.length[rows]
+    done = slice(0, int(asked.step_start[steps]))
+    file, begin, length = asked.file[done], asked.offset[done], asked.length[done]
     if are_reads_distinct(loop, data.places, world.size):
         record.distinct_bytes = int(length.sum())
     else:
         known = len(file) <= MOST_RANGES
         record.distinct_bytes = distinct_bytes(world, union_ranges(file, begin, begin + length) if known else None)
+
+
+def _count_sources(
+    data: OpenDataset, shown: Extents, extents: Extents, record: EpochRecord, latencies: Sequence[Histogram], rank: int
+) -> Iterator[SourceRecord]:
+    """Yield what the completed steps read of each data set, if there are several.
+
+    `shown` are `extents` with the sizes of the samples themselves.
+    """
+    number = data.places.member_of_files(extents.file)
+    done = np.arange(len(number)) < extents.step_start[record.steps]
+    for one, (member, latency) in enumerate(zip(data.places.members, latencies, strict=False)):
+        rows = done & (number == one)
+        own = shown.select(rows)
+        own = replace(own, sample=own.sample - member.first_sample)
+        name = member.places.dataset.name
+        hashed = order_hash(rank, own, 0, record.steps, record.epoch - 1, key(record.phase, name))
+        yield SourceRecord(name, len(own.sample), int(extents.length[rows].sum()), hashed, latency)
 
 
 def call_offsets(calls: Calls, steps: int) -> NDArray[np.int64]:

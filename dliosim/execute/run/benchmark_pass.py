@@ -108,7 +108,8 @@ def run_pass(session: Session, verb: Loop | Save | Restore, cold: bool, first: b
     if cold:
         drop_caches(session)
     elif isinstance(verb, Loop):
-        warm_caches(session, session.workload.dataset(verb.dataset))
+        for dataset in session.workload.dataset(verb.dataset).members:
+            warm_caches(session, dataset)
     elif isinstance(verb, Restore):
         warm_checkpoints(session)
     gc.collect()  # no pass pays for the garbage of the one before

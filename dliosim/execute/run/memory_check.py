@@ -16,12 +16,12 @@ from dliosim.execute.checkpoints.tier_copy import drain_buffer_bytes
 from dliosim.execute.node.memory import find_free_memory
 from dliosim.execute.phases.context import Session
 from dliosim.formats.registry import bind
-from dliosim.model import Checkpoint, Convert, Loop, Prepare, Restore, Save, Stage, Verb
+from dliosim.model import Checkpoint, Convert, Loop, Prepare, Restore, Save, Sources, Stage, Verb
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import flatten_verbs, list_saved_checkpoints
 from dliosim.plan.checkpoints.layout import StateFiles, state_files
 from dliosim.plan.forecast import rank_memory
-from dliosim.plan.forecast.layout_forecast import guess_places
+from dliosim.plan.forecast.layout_forecast import Placement, guess_places, join_placements
 from dliosim.plan.forecast.prepare_forecast import COPY_CALL
 from dliosim.plan.samples.places import Places
 from dliosim.readable import count, size
@@ -126,15 +126,16 @@ def _cure(session: Session, verb: Verb, part: str, share: float) -> str:
     return ""
 
 
-def _places(session: Session, name: str) -> Places | None:
+def _places(session: Session, name: str | Sources) -> Places | None:
     """Return the places of a data set's samples, an estimate before its files are there; None if none is made."""
     dataset = session.workload.dataset(name)
-    if dataset in session.opened:
-        return session.opened[dataset].places
     try:
-        return guess_places(bind(dataset))
+        each = [
+            session.opened[one].places if one in session.opened else guess_places(bind(one)) for one in dataset.members
+        ]
     except PlanError:
         return None
+    return join_placements(dataset, [Placement(places, False) for places in each]).places
 
 
 def _largest_batches(session: Session) -> dict[str, int]:

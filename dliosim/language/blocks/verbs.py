@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from dliosim import model
 from dliosim.language.blocks import external_datasets, restores
+from dliosim.language.blocks.sources import read_sources
 from dliosim.language.checks.access_checks import check_prepare
 from dliosim.language.checks.loop_checks import check_convert, check_loop, check_unread_loop
 from dliosim.language.diagnostics import Attempt, Label, mistake
@@ -17,6 +18,7 @@ from dliosim.language.syntax import declarations
 from dliosim.language.syntax.ast import PatternBlock, Setting
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.quantities import range_mistake
+from dliosim.model.joined import find_dataset
 from dliosim.model.verbs import DROP_LIMIT, flatten_verbs
 from dliosim.readable import count
 from dliosim.units import COUNT, TIME
@@ -83,7 +85,9 @@ class VerbCompiler:
 
     def _count_saves(self, verb: model.Verb) -> None:
         """Add what a verb saves to `saves`."""
-        dataset = self.nouns.datasets.get(verb.dataset) if isinstance(verb, model.Loop) else None
+        read = verb.dataset if isinstance(verb, model.Loop) else ""
+        known = {name: one for name, one in self.nouns.datasets.items() if one is not None}
+        dataset = find_dataset(read, known) if read else None
         for name, more in restores.list_saves(verb, dataset, self.context.scope.job.ranks):
             so_far = self.saves.get(name, 0)
             self.saves[name] = None if so_far is None or more is None else so_far + more
@@ -169,7 +173,9 @@ class VerbCompiler:
             own.require(("read", "steps"))
         nothing: tuple[model.Dataset | None, SyntaxNode | None] = (None, None)
         dataset, clause = own.read(
-            "read", lambda node: (self._read_dataset(node.children[0]), node.find("with")), nothing
+            "read",
+            lambda node: (read_sources(context.scope, node.children[0], self._read_dataset), node.find("with")),
+            nothing,
         )
         settings = own
         with context.reporting(own.setting_span("read")):
@@ -189,7 +195,7 @@ class VerbCompiler:
         loop = model.Loop(
             kind=cast(Literal["train", "evaluate", "infer"], block.kind),
             name=block.name,
-            dataset=dataset.name if dataset is not None else "",
+            dataset="" if dataset is None else getattr(dataset, "sources", dataset.name),
             access=compile_access(settings, dataset.layout if dataset is not None else model.Layout("shared file", 1)),
             shuffle=self._shuffle(settings),
             checkpoints=tuple(cadence for cadence in cadences if cadence is not None),
@@ -208,7 +214,7 @@ class VerbCompiler:
         if dataset is None:
             check_unread_loop(settings, loop)
         else:
-            check_loop(settings, loop, dataset, self.nouns.settings[dataset.name])
+            check_loop(settings, loop, dataset, self.nouns.settings)
         return loop
 
     def _compile_evaluation(self, block: PatternBlock, train: str, epochs: int) -> model.Evaluation | None:

@@ -5,31 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dliosim.language.checks import access_checks, checkpoint_checks
+from dliosim.language.checks.joined_checks import check_joined
 from dliosim.language.diagnostics import Label
 from dliosim.language.settings.block_settings import Settings
 from dliosim.language.syntax.declarations import WITHOUT_DATA
-from dliosim.model import Convert, Dataset, Loop, epoch_size
+from dliosim.model import Convert, Dataset, JoinedDataset, Loop, epoch_size
 from dliosim.readable import count
 from dliosim.units import format_bytes
 
 
-def check_loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
-    """Report the findings about a loop that reads `dataset`, whose settings are `data`."""
+def check_loop(settings: Settings, loop: Loop, dataset: Dataset, nouns: Mapping[str, Settings]) -> None:
+    """Report the findings about a loop that reads `dataset`; `nouns` has the settings of the pattern's data sets."""
+    before = len(settings.context.found)
+    if isinstance(dataset, JoinedDataset):
+        check_joined(settings, loop, dataset, nouns)
+        if settings.context.has_errors(before):
+            return
     access = loop.access
-    access_checks.check_collective(settings, loop, dataset, data)
     _check_last_step(settings, loop)
     _check_reading_order(settings, loop)
-    _check_columns(settings, loop, dataset, data)
-    _check_decode(settings, loop, dataset, data)
     _check_cold_epochs(settings, loop)
-    access_checks.check_memory_cache(settings, access, dataset, data)
-    if access.through == "library":
-        access_checks.check_library(settings, access, dataset, data)
-    else:
-        access_checks.check_alignment(settings, loop, dataset, data)
+    for one in dataset.members:
+        data = nouns[one.name]
+        access_checks.check_collective(settings, loop, one, data)
+        _check_columns(settings, loop, one, data)
+        _check_decode(settings, loop, one, data)
+        access_checks.check_memory_cache(settings, access, one, data)
+        if access.through == "library":
+            access_checks.check_library(settings, access, one, data)
+        else:
+            access_checks.check_alignment(settings, loop, one, data)
+    if access.through != "library":
         access_checks.check_engine(settings, access)
         access_checks.check_hints(settings, access)
     access_checks.check_plugin(settings, access)
+    data = nouns[dataset.members[0].name]
     access_checks.check_communicator(settings, access, dataset, data)
     before = len(settings.context.found)
     _check_plan_size(settings, loop, dataset, data)

@@ -8,7 +8,7 @@ from dliosim.language.diagnostics import Label
 from dliosim.language.settings.block_settings import Settings
 from dliosim.model import Loop, Stage, Verb
 from dliosim.model.epoch_size import moves_samples
-from dliosim.model.verbs import flatten_verbs, loops_after
+from dliosim.model.verbs import flatten_verbs, loops_after, names_read
 
 
 def check_stages(verbs: tuple[Verb, ...], settings: Mapping[int, Settings]) -> None:
@@ -22,6 +22,14 @@ def check_stages(verbs: tuple[Verb, ...], settings: Mapping[int, Settings]) -> N
 def _check_reads(verb: Stage, stage: Settings, loop: Loop, settings: Settings) -> None:
     own = stage.block.header["NAME"].span
     nodes = settings.context.scope.job.nodes
+    if len(names_read(loop)) > 1:
+        settings.report(
+            "E211",
+            f"`{loop.name}` reads several data sets, and copies are read by loops of one",
+            f"leave out `stage {verb.dataset}`, or give it `copy off`",
+            ("read", "reads them together"),
+            [Label(own, "copies one of them")],
+        )
     if loop.access.is_mpi and loop.access.communicator == "world" and nodes > 1:
         settings.report(
             "E211",

@@ -91,6 +91,8 @@ class Reduced:
     storage_ns: Ints
     #: of a verb the times of the rank whose wall time is longest, in s
     slowest: Times = field(default_factory=dict)
+    #: of a loop over several data sets, a summary of each
+    sources: tuple[object, ...] = ()
 
     @property
     def ranks(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 from dliosim.measure.figures.declaration import (
     BoundShares,
@@ -32,6 +33,30 @@ def storage_byte_bound(asked: int, called: int | None, distinct: int | None, dev
     """
     given = asked if distinct is None else max(distinct, device or 0)
     return min(asked, given, asked if called is None else called)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSummary:
+    """The reads of one of several data sets in an epoch of a loop, over all ranks."""
+
+    #: name of the data set
+    name: str
+    #: its samples in completed steps
+    samples: int
+    #: bytes of these samples, as in those of the epoch
+    bytes: int
+    #: `samples` / `loop_seconds` of the epoch
+    samples_per_second: float | None
+    #: `bytes` / `loop_seconds` of the epoch; `null` if nothing was read
+    bytes_per_second: float | None
+    #: one read call, as in the epoch's; a copy of `engine mmap` that holds samples of several data sets is in none
+    call_latency: Histogram
+    #: as `order_hash` of the epoch, of the samples of this data set
+    order_hash: Hash
+
+
+#: The reads of each data set, in the order of `read`.
+SourceSummaries: TypeAlias = tuple[SourceSummary, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +191,8 @@ class EpochSummary:
     order_hash: Hash
     #: sum of hashes of data set's digest, file, offset, length, and the loop, for each range read from storage
     extent_hash: Hash
+    #: the same figures of each data set, if the loop reads several; else empty
+    datasets: SourceSummaries = figure(of=lambda ranks: ranks.sources)
     #: True if nothing was read (`--null`); there is no bandwidth then
     null: bool = figure(of=lambda ranks: bool(ranks.most["null"]), saved=False)
     #: `seconds` of the same epoch without I/O (`--with-null`)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dliosim.measure.rank.histogram import PACKED, Histogram
-from dliosim.measure.rank.records import EpochRecord, StepBlock, VerbRecord, column_names
+from dliosim.measure.rank.records import EpochRecord, SourceRecord, StepBlock, VerbRecord, column_names
 from dliosim.measure.rank.step_times import limit_steps
 from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Ints, Reducer
 
@@ -39,14 +39,51 @@ _NO_STEPS = np.empty(0, np.int64), np.empty((0, 2), np.int64)
 
 
 def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
-    """Return the figures of an epoch over all ranks at the root, None elsewhere. Collective: two reductions."""
+    """Return the figures of an epoch over all ranks at the root, None elsewhere.
+
+    Collective: two reductions, and two more for a loop over several data sets.
+    """
     reduced = reduce_epoch(record, reducer)
+    sources = _reduce_sources(record.sources, reducer) if record.sources else []
     if reduced is None:
         return None
     from dliosim.measure.figures.declaration import make_summary
-    from dliosim.measure.figures.epoch_summaries import EpochSummary
+    from dliosim.measure.figures.epoch_summaries import EpochSummary, SourceSummary
 
-    return make_summary(EpochSummary, reduced)
+    seconds = reduced.most["loop_ns"] * 1e-9
+    made = (
+        SourceSummary(
+            name=one.name,
+            samples=one.samples,
+            bytes=one.bytes,
+            samples_per_second=one.samples / seconds if seconds > 0 else None,
+            bytes_per_second=one.bytes / seconds if seconds > 0 and not record.null else None,
+            call_latency=one.call_latency,
+            order_hash=one.order_hash,
+        )
+        for one in sources
+    )
+    return make_summary(EpochSummary, replace(reduced, sources=tuple(made)))
+
+
+def _reduce_sources(sources: Sequence[SourceRecord], reducer: Reducer) -> list[SourceRecord]:
+    """Return the records of each data set over all ranks at the root, none elsewhere. Collective: two reductions."""
+    rows = [
+        np.append([one.samples, one.bytes, *divmod(one.order_hash, 1 << 32)], one.call_latency.pack_sums())
+        for one in sources
+    ]
+    added = reducer.reduce(np.concatenate(rows).astype(np.int64), "sum")
+    tops = reducer.reduce(np.concatenate([one.call_latency.pack_maxima() for one in sources]), "max")
+    if added is None or tops is None:
+        return []
+    found = []
+    for one, sums, greatest in zip(
+        sources, added.reshape(len(sources), -1), tops.reshape(len(sources), -1), strict=True
+    ):
+        samples, size, high, low = sums[:4].tolist()
+        latency = Histogram.unpack_histogram(sums[4:], greatest)
+        found.append(SourceRecord(one.name, samples, size, (low + (high << 32)) % 2**64, latency))
+    return found
 
 
 def reduce_epoch(record: EpochRecord, reducer: Reducer) -> Reduced | None:

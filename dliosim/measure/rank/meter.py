@@ -39,6 +39,12 @@ class Meter:
     stamps: list[int] = field(default_factory=list)
     #: read calls with several in flight: begins, ends, and the bound for later begins
     spans: list[tuple[Ints, Ints, int]] = field(default_factory=list)
+    #: returns the numbers of the data sets that have some files, for a loop over several; None for other loops
+    source_of: Callable[[Ints], Ints] | None = None
+    #: rows of the plan that runs read, in a loop over several data sets; None for a reader that does not say
+    read_rows: list[tuple[PlannedCalls, int, int] | None] = field(default_factory=list)
+    #: data sets of the calls whose times were taken; -1 for a call that read several
+    sources: list[Ints] = field(default_factory=list)
     #: how the calls are made, if a reader can choose
     how: str = ""
     #: number of calls
@@ -73,10 +79,16 @@ class Meter:
 
         `rows` are the rows of the plan that they read: one row a call, or all rows in one call.
         """
-        if self.log is not None and rows is not None:
-            self.log.add_rows(rows)
+        self._note_rows(rows)
         self.stamps.extend([-began, *stamps])
         self.read_ns += stamps[-1] - began
+
+    def _note_rows(self, rows: PlannedCalls | None) -> None:
+        """Note the rows that a run read, before its times: the thread that takes these has no lock."""
+        if self.log is not None and rows is not None:
+            self.log.add_rows(rows)
+        if self.source_of is not None:
+            self.read_rows.append(None if rows is None else (rows.whole or rows, rows.first, len(rows.file)))
 
     def log_call(self, call: Call, began: int, file: int = 0) -> None:
         """Record a call that has just ended, without bytes, if calls are recorded: the clock before it, its file."""
@@ -101,8 +113,7 @@ class Meter:
         `since` is the begin of the first call that is still in flight; no later record may begin before it. None if no
         call is in flight: then no later record may begin before the last of these ended.
         """
-        if self.log is not None and rows is not None:
-            self.log.add_rows(rows)
+        self._note_rows(rows)
         first, last = max(int(begin.min()), self.reached), int(end.max())
         self.read_ns += max(0, last - first)
         self.reached = max(self.reached, last)
@@ -123,9 +134,25 @@ class Meter:
         if not spans:
             return self._take_runs()
         begin, end = (np.concatenate([span[edge] for span in spans]) for edge in (0, 1))
+        self._take_sources([len(span[0]) for span in spans])
         if self.log is not None:
             self.log.add_times(begin, end, np.array([len(span[0]) for span in spans]))
         return end - begin, np.stack([begin, end]), spans[-1][2]
+
+    def _take_sources(self, counts: Sequence[int] | Ints) -> None:
+        """Add the data sets of the calls of the next runs, `counts` calls each, to `sources`."""
+        if self.source_of is None:
+            return
+        runs = self.read_rows[: len(counts)]
+        del self.read_rows[: len(counts)]
+        for run, calls in zip(runs, counts, strict=True):
+            found = np.full(calls, -1)
+            if run is not None:
+                whole, first, rows = run
+                read = self.source_of(whole.file[first : first + rows])
+                if rows == calls or (read == read[0]).all():
+                    found[:] = read if rows == calls else read[0]
+            self.sources.append(found)
 
     def _take_runs(self) -> tuple[Ints, Ints, int]:
         """Return the same as `take_intervals`, from `stamps`: one interval for each run of calls."""
@@ -138,6 +165,7 @@ class Meter:
         first = np.flatnonzero(begins)
         last = np.append(first[1:], len(edges)) - 1
         single = ~begins[1:]
+        self._take_sources(last - first)
         if self.log is not None:
             self.log.add_times(edges[:-1][single], edges[1:][single], last - first)
         return np.diff(edges)[single], np.stack([edges[first], edges[last]]), int(edges[-1])
@@ -153,8 +181,11 @@ def _pop_all(values: list[T]) -> list[T]:
 class MeterGroup:
     """The meters of a rank's readers: latencies of one epoch, and the time with any reader in a call."""
 
-    def __init__(self, meters: Sequence[Meter]) -> None:
+    def __init__(self, meters: Sequence[Meter], sources: int = 0) -> None:
+        """Begin an epoch of a loop; `sources` is the number of its data sets, if they are several."""
         self._meters = meters
+        #: latencies of the calls that read each of several data sets
+        self.by_source = [Histogram() for _ in range(sources)]
         self._open = np.empty((2, 0), np.int64)
         self._reached = [0] * len(meters)
 
@@ -174,6 +205,10 @@ class MeterGroup:
         for number, meter in enumerate(self._meters):
             taken, made, reached = meter.take_intervals()
             latencies.add(taken)
+            if self.by_source and len(taken):
+                source = np.concatenate(_pop_all(meter.sources))
+                for one, histogram in enumerate(self.by_source):
+                    histogram.add(taken[source == one])
             if made.size:
                 self._reached[number] = reached
                 runs.append(made)

@@ -64,6 +64,22 @@ class StepBlock:
     compute_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """The reads of one of several data sets by one rank in one epoch of a loop."""
+
+    #: name of the data set
+    name: str
+    #: its samples in the steps done
+    samples: int
+    #: bytes of these samples
+    bytes: int
+    #: hash of these samples in their order
+    order_hash: int
+    #: one read call
+    call_latency: Histogram
+
+
 @dataclass(slots=True)
 class EpochRecord:
     """Counts, bytes, and nanoseconds (int) of one rank in one epoch of a loop.
@@ -171,6 +187,8 @@ class EpochRecord:
     storage_ns: Ints = field(default_factory=lambda: np.zeros((1, 3), np.int64))
     #: steps between checkpoints, for the figures of DLIO
     blocks: list[StepBlock] = field(default_factory=list)
+    #: reads of each data set, if the loop has several; the same ones on every rank
+    sources: list[SourceRecord] = field(default_factory=list)
 
     @property
     def call_ns(self) -> int:

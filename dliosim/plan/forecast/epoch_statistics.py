@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dliosim.formats.protocols import Ints
-from dliosim.model import Access, Dataset, Job, Loop
+from dliosim.model import Access, Dataset, Job, JoinedDataset, Loop
 from dliosim.model.counter_rng import key
 from dliosim.model.epoch_size import files_in_table, ranges_of_sample, shard_bounds
 from dliosim.plan.forecast import rank_aggregates
@@ -77,7 +77,7 @@ def count_passes(
     among = max(1, loops // _FULL)
     ranks = _choose_ranks(dataset.seed, job.ranks, rows, each + table, among)
     case = rank_aggregates.CountInput(loop, dataset, placement, job, ranks, stream, _ROWS // among)
-    one_order = _has_one_order(loop)
+    one_order = _has_one_order(loop, dataset)
     plans = len(ranks) * max((one.last for one in passes), default=0)
     every = len(ranks) == job.ranks and plans <= _ALL_EPOCHS // among and plans * rows <= case.rows
     held = _RankState([_NONE] * len(ranks), [_NONE] * len(ranks))
@@ -101,9 +101,11 @@ def unread_pass(loop: Loop, ranks: int, one: PassRange) -> PhaseForecast:
     return PhaseForecast(loop.kind, loop.name, times, one.steps, *figures, memory, one.first, one.last)
 
 
-def _has_one_order(loop: Loop) -> bool:
-    """Return whether every epoch reads the same samples in the same order."""
+def _has_one_order(loop: Loop, dataset: Dataset) -> bool:
+    """Return whether every epoch reads the same samples in the same order; each epoch draws a new mixture."""
     shuffle = loop.shuffle
+    if isinstance(dataset, JoinedDataset) and dataset.sources.weights:
+        return False
     return (shuffle.samples == "off" or shuffle.samples_once) and (shuffle.files == "off" or shuffle.files_once)
 
 

@@ -30,7 +30,14 @@ from dliosim.model.verbs import (
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast import checkpoint_footprint, forecast_types
 from dliosim.plan.forecast.epoch_statistics import PassRange, count_passes, unread_pass
-from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, mean_compute, place_samples, read_columns
+from dliosim.plan.forecast.layout_forecast import (
+    Placement,
+    estimate_mean,
+    join_placements,
+    mean_compute,
+    place_samples,
+    read_columns,
+)
 from dliosim.plan.forecast.prepare_forecast import (
     forecast_conversion_reads,
     forecast_prepare,
@@ -122,10 +129,12 @@ def list_reads(
     dataset = workload.read_dataset(chosen)
     if dataset is None:
         raise PlanError(f"`{chosen.name}` reads nothing that could be listed")
-    index, names = found.get(dataset.found or dataset.digest(), (None, ()))
-    if index is None:
-        _refuse_unknown_places(dataset)
-    places = read_columns(place_samples(dataset, index, _SUMMED), chosen.columns).places
+    indexes = [found.get(one.found or one.digest(), (None, ())) for one in dataset.members]
+    for one, (index, _) in zip(dataset.members, indexes, strict=True):
+        if index is None:
+            _refuse_unknown_places(one)
+    placed = [place_samples(one, index, _SUMMED) for one, (index, _) in zip(dataset.members, indexes, strict=True)]
+    places = read_columns(join_placements(dataset, placed), chosen.columns).places
     steps = steps_of_epoch(chosen, dataset, job.ranks)
     # All requests are one epoch, with the number of passes that they take.
     epochs = sum(runs for each, runs in _loop_runs(workload.verbs) if each is chosen)
@@ -135,18 +144,25 @@ def list_reads(
     passes = [PassRange(epoch + 1, epoch + 1, steps)] if chosen.arrivals is None else _split_passes(chosen, steps, 1)
     if not find_shard(chosen, dataset, job.ranks, rank)[1]:
         passes = []  # there may be millions of passes, all empty
-    rows = steps * chosen.batch
+    rows = steps * chosen.batch * dataset.rows
     if chosen.shuffle.samples == "within buffer" and rows > LARGEST_TABLE:
         text = f"--csv lists at most {LARGEST_TABLE:_} samples `within buffer`, and rank {rank} reads {rows:_}"
         raise PlanError(f"{text}; `steps` in `{chosen.name}` makes them fewer")
-    folder = f"{dataset.path}/{dataset.digest()}"
+
+    def file_names(files: Ints) -> Iterator[str]:
+        for member, file in zip(places.member_of_files(files).tolist(), files.tolist(), strict=True):
+            one, names, number = dataset.members[member], indexes[member][1], file - places.members[member].first_file
+            yield names[number] if names else f"{one.path}/{one.digest()}/{one.file_name(number)}"
+
+    first_samples = np.array([member.first_sample for member in places.members])
     # The offset of a sample in its block needs the sizes before it, drawn again: up to 64 for each sample.
-    at_once = _LISTED // BLOCK if needs_totals(dataset) and dataset.samples > SUMS_OF_SAMPLES else _LISTED
+    drawn = any(needs_totals(one) and one.samples > SUMS_OF_SAMPLES for one in dataset.members)
+    at_once = _LISTED // BLOCK if drawn else _LISTED
     return (
         forecast_types.Listing(
             before_it + first + np.searchsorted(plan.step_start, np.arange(row, upto), side="right") - 1,
-            plan.sample[row:upto],
-            [names[file] if names else f"{folder}/{dataset.file_name(file)}" for file in plan.file[row:upto].tolist()],
+            plan.sample[row:upto] - first_samples[places.member_of_files(plan.file[row:upto])],
+            [*file_names(plan.file[row:upto])],
             plan.offset[row:upto],
             plan.length[row:upto],
         )
@@ -247,7 +263,8 @@ def _forecast_loop(
         found = [unread_pass(loop, workload.job.ranks, one) for one in passes]
     else:
         loops = sum(1 for _ in loops_of(workload.verbs))
-        placement = read_columns(placements[dataset.name], loop.columns)
+        placement = join_placements(dataset, [placements[one.name] for one in dataset.members])
+        placement = read_columns(placement, loop.columns)
         read = dataset if loop.columns is None else placement.dataset
         found = count_passes(loop, read, placement, workload.job, passes, stream, loops)
     goal = goals_of(workload.expectations).get(loop.name, GOAL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -10,8 +11,9 @@ import numpy as np
 from dliosim.errors import PlanError
 from dliosim.formats.protocols import Format, Framed, Ints, Resolved
 from dliosim.formats.registry import bind
-from dliosim.model import Compute, Dataset, Distribution, constant
+from dliosim.model import Compute, Dataset, Distribution, JoinedDataset, constant
 from dliosim.model.counter_rng import draw, key
+from dliosim.plan.samples.joined_places import JoinedPlaces
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
 from dliosim.plan.samples.sample_index import DataIndex, concat_indexes, repeat_index
 from dliosim.plan.samples.sample_to_file import first_samples, local_prefix_sums, needs_totals, sample_sizes
@@ -82,6 +84,13 @@ def place_samples(dataset: Dataset, found: DataIndex | None = None, affordable: 
         return Placement(FramedPlaces(form, local_prefix_sums(form)), True)
     mean = round(float(_representative_sizes(dataset).mean()))
     return Placement(FramedPlaces(replace(form, dataset=replace(dataset, size=constant(mean)))), False)
+
+
+def join_placements(dataset: Dataset, each: Sequence[Placement]) -> Placement:
+    """Return the places of the samples of a loop's data set, from those of the data sets that it joins."""
+    if not isinstance(dataset, JoinedDataset):
+        return each[0]
+    return Placement(JoinedPlaces(dataset, tuple(one.places for one in each)), all(one.exact for one in each))
 
 
 def read_columns(placement: Placement, columns: int | None) -> Placement:

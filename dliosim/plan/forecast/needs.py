@@ -207,7 +207,11 @@ def save_needs(workload: Workload, forecast: Forecast, loss: float = LOSS) -> It
 
 def _node_data(workload: Workload, loop: Loop, first: PhaseForecast, epochs: int) -> tuple[float, float, float]:
     """Return what a node reads: its share of the last epoch that it has read before, bytes of an epoch, and of all."""
-    whole = first.bytes.total * workload.dataset(loop.dataset).samples / first.samples.total
+    dataset = workload.dataset(loop.dataset)
+    # A mixture does not read all samples of all data sets in an epoch, or some of them several times.
+    stored = sum(one.samples * one.size.nonnegative_mean() for one in dataset.members)
+    share = stored / (dataset.samples * dataset.size.nonnegative_mean())
+    whole = first.bytes.total * dataset.samples / first.samples.total * share
     each = min(whole, first.bytes.total / workload.job.nodes)
     if not moves_samples(loop):
         return float(epochs > 1), each, each

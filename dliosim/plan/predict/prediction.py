@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 from dliosim.errors import HELP, UsageError
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
+from dliosim.model.joined import Sources
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
 from dliosim.model.workload import Workload
@@ -206,6 +207,8 @@ def refuse_copies(workload: Workload) -> None:
 def _refuse_unmodelled(loop: Loop) -> None:
     """Raise UsageError for a loop whose waits the model has no means for."""
     hint = "`dliosim plan PATTERN --storage FILE` says what is reached at most"
+    if isinstance(loop.dataset, Sources):
+        raise UsageError(f"{loop.name}: reads of several data sets are not predicted{HELP}{hint}")
     if loop.arrivals is not None:
         raise UsageError(f"{loop.name}: the latency of requests is not predicted{HELP}{hint}")
     if loop.access.collective:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import NamedTuple, TypeVar
@@ -36,6 +37,12 @@ class Extents:
     def row_steps(self) -> Ints:
         """Return the step of each row."""
         return np.repeat(np.arange(self.steps), np.diff(self.step_start))
+
+    def every(self, rows: int) -> Extents:
+        """Return the first of each `rows` rows, where each sample of a loop is that many."""
+        if rows == 1:
+            return self
+        return self.select_rows(np.arange(0, len(self.sample), rows), self.step_start // rows)
 
     def select(self, chosen: NDArray[np.bool_]) -> Extents:
         """Return the chosen rows, in the same steps."""
@@ -74,6 +81,15 @@ class ReadRanges:
         """Return the rows of each step in the order of the files' numbers, and in each file in that of offsets."""
         rows = self.extents
         return self._select_rows(np.lexsort((rows.offset, rows.file, rows.row_steps())), rows.step_start)
+
+    @classmethod
+    def merge(cls, parts: Sequence[ReadRanges], place: Ints, step_start: Ints) -> ReadRanges:
+        """Return the ranges of all parts in the order of their places; step s has places from `step_start[s]` on."""
+        order = np.argsort(place, kind="stable")
+        rows = [np.concatenate([getattr(one.extents, each.name) for one in parts]) for each in fields(Extents)[:-1]]
+        others = [np.concatenate([getattr(one, each.name) for one in parts]) for each in fields(ReadRanges)[1:]]
+        joined = cls(Extents(*[*rows, step_start]), *others)
+        return joined._select_rows(order, np.searchsorted(place[order], step_start))
 
     def _select_rows(self, rows: Ints, step_start: Ints) -> ReadRanges:
         others = [getattr(self, each.name)[rows] for each in fields(ReadRanges)[1:]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,14 @@ def sample_parts(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
             yield FilePart(file, 0, (last - first) * size, first, last, first == start, last == stop)
 
 
+class Member(NamedTuple):
+    """A data set among those that a loop reads as one."""
+
+    places: Places  #: the places of its samples
+    first_sample: int  #: number of its first sample
+    first_file: int  #: number of its first file
+
+
 @dataclass(frozen=True, eq=False)
 class Places(ABC):
     """The places of the samples of a data set in its files."""
@@ -70,6 +78,23 @@ class Places(ABC):
     def dataset(self) -> Dataset:
         """The data set."""
         return self.form.dataset
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The data sets of several that are read as one; else this one."""
+        return (Member(self, 0, 0),)
+
+    def member_of_files(self, files: Ints) -> Ints:
+        """Return the number of the member that has each file."""
+        return np.searchsorted([one.first_file for one in self.members], files, side="right") - 1
+
+    def member_of(self, file: int) -> Member:
+        """Return the member that has a file."""
+        return self.members[int(self.member_of_files(np.array([file]))[0])]
+
+    def split_rows(self, samples: Ints) -> Iterator[tuple[Member, Ints | slice]]:
+        """Yield the rows of `samples` that belong to each member."""
+        yield self.members[0], slice(None)
 
     @property
     def total_bytes(self) -> int:

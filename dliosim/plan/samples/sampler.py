@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dliosim.errors import PlanError
@@ -9,6 +11,7 @@ from dliosim.formats.protocols import Ints
 from dliosim.model import Dataset, Job, Loop, epoch_size
 from dliosim.model.counter_rng import CHUNK, key, mix
 from dliosim.plan.samples.io_requests import Extents
+from dliosim.plan.samples.joined_places import JoinedPlaces, draw_mixture
 from dliosim.plan.samples.places import Places
 from dliosim.plan.samples.sample_to_file import FileOrder, Permutation, TableOrder, shuffle_buffer_order
 
@@ -42,15 +45,45 @@ def plan_epoch(loop: Loop, places: Places, job: Job, rank: int, epoch: int, firs
     index = np.arange(begin, rows)
     if rows > own:
         index %= own
-    sample = _rank_samples(loop, places, job.ranks, reader, epoch, own, index)
+    if isinstance(places, JoinedPlaces):
+        sample = _samples_of_several(loop, places, job.ranks, reader, epoch, own, index)
+    else:
+        sample = _rank_samples(loop, places, job.ranks, reader, epoch, own, index)
     file, offset, length = places.locate(sample)
     step_start = np.minimum(np.arange(first, steps + 1) * loop.batch, rows) - begin
-    return Extents(sample, file, offset, length, step_start)
+    return Extents(sample, file, offset, length, step_start * dataset.rows)
 
 
 def plan_bytes(loop: Loop, dataset: Dataset, steps: int) -> int:
     """Return the bytes of memory that planning `steps` steps of a rank takes, at least."""
     return steps * (_STEP_BYTES + loop.batch * epoch_size.ranges_of_sample(loop, dataset) * _ROW_BYTES)
+
+
+def _samples_of_several(
+    loop: Loop, places: JoinedPlaces, ranks: int, rank: int, epoch: int, own: int, index: Ints
+) -> Ints:
+    """Return the samples of several data sets at places `index` of the rank's own sequence.
+
+    Without weights sample i of each, by the order of the first. Else the data set at each position is drawn, and it
+    gives the next sample of its own order, as one rank would read it; a new order begins where one ends.
+    """
+    dataset, members = places.dataset, places.members
+    if not dataset.sources.weights:
+        sample = _rank_samples(loop, members[0].places, ranks, rank, epoch, own, index)
+        return np.add.outer(sample, [one.first_sample for one in members]).ravel()
+    position = _stream_positions(loop, dataset.samples, ranks, rank, index)
+    alone, sample = replace(loop, shard="off"), np.empty(len(position), np.int64)
+    for number, rows, turn in draw_mixture(dataset, loop.name, epoch, position):
+        member, quota = members[number], dataset.sources.quotas[number]
+        total = member.places.dataset.samples
+        rounds = -(-dataset.samples // sum(dataset.sources.quotas) * quota // total)
+        again, index = np.divmod(turn, total)
+        order = np.argsort(again, kind="stable")
+        for some in np.split(order, np.flatnonzero(np.diff(again[order])) + 1) if len(order) else ():
+            number_of_order = epoch * rounds + int(again[some[0]])
+            found = _rank_samples(alone, member.places, 1, 0, number_of_order, total, index[some])
+            sample[rows[some]] = found + member.first_sample
+    return sample
 
 
 def _rank_samples(loop: Loop, places: Places, ranks: int, rank: int, epoch: int, own: int, index: Ints) -> Ints:

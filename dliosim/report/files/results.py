@@ -18,7 +18,7 @@ import dliosim
 from dliosim.boundedjson import drop_nonfinite
 from dliosim.errors import ExecutionError
 from dliosim.measure.figures.declaration import result_figures
-from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.figures.epoch_summaries import EpochSummary, SourceSummary, VerbSummary
 from dliosim.measure.figures.summary import RANK_COLUMNS
 from dliosim.measure.figures.timeline import EpochTimeline, Timeline
 from dliosim.measure.rank.histogram import RELATIVE_ERROR
@@ -259,7 +259,7 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
     }
 
 
-def _figures(summary: EpochSummary | VerbSummary) -> dict[str, Any]:
+def _figures(summary: EpochSummary | VerbSummary | SourceSummary) -> dict[str, Any]:
     """Return all figures of a summary; of latencies the quantiles, of times over ranks mean, least and greatest."""
     return {one.key: _plain_figure(one.kind, getattr(summary, one.name)) for one in result_figures(type(summary))}
 
@@ -267,6 +267,8 @@ def _figures(summary: EpochSummary | VerbSummary) -> dict[str, Any]:
 def _plain_figure(kind: str, value: Any) -> Any:
     if kind == "Hash":
         return f"{value:016x}"
+    if kind == "SourceSummaries":
+        return [_figures(one) for one in value]
     value = value.quantiles() if kind == "Histogram" else value
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 

@@ -20,7 +20,7 @@ from dliosim.measure.rank.records import CAUSES
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Answer, Reason, RunSummary, select_epochs
 from dliosim.model import MPI_APIS
-from dliosim.readable import ABSENT, count, number, percent, seconds
+from dliosim.readable import ABSENT, count, number, percent, seconds, size
 from dliosim.report.answer_sentences import sentence
 from dliosim.report.cells import percent_cell, time_cell
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
@@ -90,6 +90,7 @@ def loop_tables(
         _figure_table(title, [rates, _table_columns("times"), _table_columns("core waits")], epochs, numbers),
         _shares_line(name, counted),
         _latency_table(f"{name}: latencies", epochs, latencies, numbers),
+        _source_table(name, epochs),
         _figure_table(causes, [_CAUSES, _CHECKS, _table_columns("DLIO")], epochs, numbers),
         textwrap.fill(_CLIENT_NOTE, WIDTH) if runs[0].kind == "train" and any(one.dlio_au for one in epochs) else "",
         *(textwrap.fill(note, WIDTH) for note in _wait_notes(name, runs[0], counted)),
@@ -261,6 +262,29 @@ def _latency_table(
         return ""
     *rows, whole = rows
     return grid(title, headings, [*_separate_first(rows), *([LINE, whole] if len(counted) > 1 else [])], groups)
+
+
+def _source_table(name: str, epochs: Sequence[EpochSummary]) -> str:
+    """Return a row for each of several data sets in the first and in the last epoch; empty for a loop over one."""
+    shown = [(one, epoch) for epoch in dict.fromkeys((epochs[0], epochs[-1])) for one in epoch.datasets]
+    if not shown:
+        return ""
+    tails, cells = latency_cells([one.call_latency.quantiles() for one, _ in shown])
+    rows = [
+        (
+            str(epoch.epoch),
+            one.name,
+            f"{one.samples:_}",
+            size(one.bytes, 3),
+            number(one.samples_per_second),
+            number(_scale(one.bytes_per_second, 1e-9)),
+            *quantiles,
+        )
+        for (one, epoch), quantiles in zip(shown, cells, strict=True)
+    ]
+    headings = ["epoch", "data set", "samples", "bytes", "samples\n/s", "GB/s\nasked"]
+    headings += [f"call\n{tail}" for tail in tails]
+    return grid(f"{name}: by data set, in the first and the last epoch", headings, rows, [3, 2, len(tails)])
 
 
 def latency_cells(found: Sequence[Quantiles | None]) -> tuple[list[str], list[tuple[str, ...]]]:
