@@ -60,6 +60,11 @@ class Loop:
     named: bool = False
     inner: tuple[tuple[int, Loop], ...] = ()
 
+    @property
+    def first(self) -> str:
+        """The first data set that it reads."""
+        return self.data.replace(",", " ").split()[0]
+
     def text(self, every: int = 0) -> str:
         """The block, and before it that of its access if this has a name."""
         own = {} if self.named else self.access
@@ -166,6 +171,8 @@ class Drawing:
     def _dataset(self, name: str) -> Lines:
         form = self.one(*FORMATS)
         samples = self.number(1, 60) if self.chance(0.2) else self.number(12, 60)
+        if self.data and self.chance(0.4):  # a loop may read sample i of both
+            samples = int(next(iter(self.data.values()))["samples"])
         layout = self.one("shared file", "shared file", "file per rank", "files", "")
         if form in ("jpeg", "png"):
             layout = ""
@@ -294,7 +301,7 @@ class Drawing:
             self.until_right(attempt)
             return made[0]
 
-        outer = drawn(lambda: replace(loop, access=self.access(self.data[loop.data], loop), inner=()))
+        outer = drawn(lambda: replace(loop, access=self.access(self.data[loop.first], loop), inner=()))
         return replace(outer, inner=inner)
 
     # ---- loops ----------------------------------------------------------------------------------------------------
@@ -302,9 +309,10 @@ class Drawing:
     def add_loop(self, kind: str, name: str, saves: Iterable[str] = ()) -> Loop:
         """A loop over one of the data sets, which may save checkpoints and have others in it."""
         made: list[Loop] = []
+        sources = self._sources(self.source.choice(list(self.data)))
 
         def attempt() -> bool:
-            made[:] = [self._loop(kind, name, saves)]
+            made[:] = [self._loop(kind, name, saves, sources)]
             return self.compiles(made[0].nouns() + alone(made[0]))
 
         self.until_right(attempt)
@@ -315,8 +323,8 @@ class Drawing:
             loop = replace(loop, inner=((self.number(1, max(1, epochs)), evaluation),))
         return loop
 
-    def _loop(self, kind: str, name: str, saves: Iterable[str]) -> Loop:
-        data = self.source.choice(list(self.data))
+    def _loop(self, kind: str, name: str, saves: Iterable[str], sources: str) -> Loop:
+        data = sources.replace(",", " ").split()[0]
         samples = int(self.data[data]["samples"])
         most = max(1, samples // self.ranks)
         batch = self.number(1, min(9, most + 1))
@@ -345,8 +353,21 @@ class Drawing:
         lines |= self.some(
             0.3, "sync", "off", "barrier", "barrier every 2 steps", "allreduce 4 kB", "allreduce 1 kB every 2 steps"
         )
-        loop = Loop(kind, name, data, lines, (*self.shuffles(), *self._cadences(saves)))
+        loop = Loop(kind, name, sources, lines, (*self.shuffles(), *self._cadences(saves)))
         return replace(loop, access=self.access(self.data[data], loop), named=self.chance(0.15))
+
+    def _sources(self, data: str) -> str:
+        """The data set, or others next to it: a sample of each, or a mixture."""
+        others = [name for name in self.data if name != data]
+        if not others or not self.chance(0.3):
+            return data
+        other = self.one(*others)
+        if self.data[other]["samples"] == self.data[data]["samples"] and self.chance(0.6):
+            return f"{data}, {other}"
+        share = self.number(1, 9) * 10
+        large = all(int(self.data[name]["samples"]) > 9 for name in (data, other))
+        until = self.one("", ", until first ends", ", until all end") if large else ", until all end"
+        return f"{data} {share} %, {other} {100 - share} %{until}"
 
     def shuffles(self) -> list[str]:
         def when() -> str:

@@ -25,13 +25,14 @@ from dliosim.measure.figures.summary import RANK_COLUMNS
 from dliosim.measure.results.file_phases import RestorePhase, SavePhase
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import RunSummary
-from dliosim.model import Dataset, Job, Loop, Repeat, Verb, Workload
+from dliosim.model import Dataset, Job, JoinedDataset, Loop, Repeat, Verb, Workload
 from dliosim.model.counter_rng import key
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.forecast_types import PhaseForecast
 from dliosim.plan.samples.io_requests import Extents
-from dliosim.plan.samples.places import IndexedPlaces
+from dliosim.plan.samples.joined_places import JoinedPlaces
+from dliosim.plan.samples.places import IndexedPlaces, Places
 from dliosim.plan.samples.sample_index import concat_indexes
 from dliosim.plan.samples.sample_to_file import sample_sizes
 from dliosim.plan.samples.sampler import order_hash, plan_epoch
@@ -102,7 +103,7 @@ class Examined:
                 continue
             times = sum(_same(found, other.summary) for other in phases) if found.kind in LOOPS else 1
             plans = [_asked(replace(plan, times=plan.times // times)) for plan in plans]
-            if found.kind in LOOPS and self.workload.dataset(self._dataset_of(found)).source:
+            if found.kind in LOOPS and any(one.source for one in self._datasets_of(found)):
                 phase = replace(phase, rank_rows=_of_samples(phase.rank_rows))
             compare(plans, phase, compared, f"phase {number}, {found.kind} {found.name}")
         yield from compared.differ
@@ -111,7 +112,7 @@ class Examined:
         """Bytes that were read and not checked, though all should be: around samples of `raw` there is nothing."""
         for phase in self.run.loops if self.run.verify else ():
             unchecked = sum(epoch.unchecked_bytes for epoch in phase.epochs)
-            if unchecked and self.workload.dataset(self._dataset_of(phase)).format == "raw":
+            if unchecked and all(one.format == "raw" for one in self._datasets_of(phase)):
                 yield f"{phase.kind} {phase.name}: {unchecked} bytes were not checked"
 
     def _written_again(self) -> Iterator[str]:
@@ -120,11 +121,11 @@ class Examined:
             if phase.kind == "prepare" and not any(note.startswith("kept") for note in phase.notes):
                 yield f"prepare {phase.name}: written again, though it was there"
 
-    def _dataset_of(self, phase: PhaseSummary) -> str:
+    def _datasets_of(self, phase: PhaseSummary) -> tuple[Dataset, ...]:
         loops = (
             one for loop in _loops(self.workload.verbs) for one in (loop, *(each.loop for each in loop.evaluations))
         )
-        return next(loop.dataset for loop in loops if loop.name == phase.name)
+        return self.workload.dataset(next(loop.dataset for loop in loops if loop.name == phase.name)).members
 
     # ---- order ----------------------------------------------------------------------------------------------------
 
@@ -150,12 +151,14 @@ class Examined:
             return
         for (name, hashes), (loop, salt, epochs) in zip(found, expected, strict=True):
             dataset = self.workload.dataset(loop.dataset)
-            if loop.arrivals is not None or not hashes or (bind(dataset).needs_index and not dataset.found):
+            unknown = any(bind(one).needs_index and not one.found for one in dataset.members)
+            if loop.arrivals is not None or not hashes or unknown:
                 continue
             for epoch in range(epochs):
                 plans = self._plans(loop, dataset, epoch)
                 yield from (f"{name}, epoch {epoch}: {wrong}" for wrong in _shares(loop, dataset, plans))
-                wanted = sum(_order(rank, plan, dataset, epoch, salt) for rank, plan in enumerate(plans)) % 2**64
+                places = self._places(dataset)
+                wanted = sum(_order(rank, plan, places, epoch, salt) for rank, plan in enumerate(plans)) % 2**64
                 if hashes[epoch : epoch + 1] != [wanted]:
                     yield f"{name}, epoch {epoch}: not in the order that was planned"
 
@@ -167,9 +170,14 @@ class Examined:
                 yield one.loop, (number + 1 << 32) + ordinal, one.loop.epochs * (loop.epochs // one.every)
 
     def _plans(self, loop: Loop, dataset: Dataset, epoch: int) -> list[Extents]:
-        index = self._indexes.get(dataset.found)
-        places = placed(dataset) if index is None else IndexedPlaces(bind(dataset), index)
+        places = self._places(dataset)
         return [plan_epoch(loop, places, Job(self.ranks), rank, epoch) for rank in range(self.ranks)]
+
+    def _places(self, dataset: Dataset) -> Places:
+        if isinstance(dataset, JoinedDataset):
+            return JoinedPlaces(dataset, tuple(map(self._places, dataset.joined)))
+        index = self._indexes.get(dataset.found)
+        return placed(dataset) if index is None else IndexedPlaces(bind(dataset), index)
 
     # ---- checkpoints ----------------------------------------------------------------------------------------------
 
@@ -229,17 +237,24 @@ def _loops(verbs: Sequence[Verb]) -> Iterator[Loop]:
                 yield from _loops(verb.body)
 
 
-def _order(rank: int, plan: Extents, dataset: Dataset, epoch: int, salt: int) -> int:
-    sizes = plan.length if dataset.source else sample_sizes(dataset, plan.sample)
+def _order(rank: int, plan: Extents, places: Places, epoch: int, salt: int) -> int:
+    sizes = plan.length.copy()
+    for member, rows in places.split_rows(plan.sample):
+        if not member.places.dataset.source:
+            sizes[rows] = sample_sizes(member.places.dataset, plan.sample[rows] - member.first_sample)
     steps = len(plan.step_start) - 1
-    return order_hash(rank, replace(plan, length=sizes), 0, steps, epoch, key(salt, dataset.name))
+    return order_hash(rank, replace(plan, length=sizes), 0, steps, epoch, key(salt, places.dataset.name))
 
 
 def _shares(loop: Loop, dataset: Dataset, plans: Sequence[Extents]) -> Iterator[str]:
     """Samples that come too often or too seldom in an epoch, and ranks with other numbers of steps."""
     if len({len(plan.step_start) for plan in plans}) != 1:
         yield "ranks have other numbers of steps"
-    each = [plan.sample for plan in plans]
+    if isinstance(dataset, JoinedDataset):
+        yield from _joined_shares(dataset, plans)
+        if dataset.sources.weights:
+            return  # how often a sample may come follows from the shares: tests/plan/samples/test_joined_places.py
+    each = [plan.sample[:: dataset.rows] for plan in plans]
     capped = loop.steps is not None and loop.steps <= steps_of_epoch(replace(loop, steps=None), dataset, len(plans))
     for samples in each if loop.shard == "off" else [np.concatenate(each)]:
         count = np.bincount(samples, minlength=dataset.samples)
@@ -249,6 +264,18 @@ def _shares(loop: Loop, dataset: Dataset, plans: Sequence[Extents]) -> Iterator[
             yield "a sample comes twice"
         if loop.last_batch != "drop" and not capped and count.min() < 1:
             yield "a sample is left out"
+
+
+def _joined_shares(dataset: JoinedDataset, plans: Sequence[Extents]) -> Iterator[str]:
+    """Return other samples of one data set than of another, or samples of a mixture that come too often."""
+    first = np.cumsum([0, *(one.samples for one in dataset.joined)])
+    for plan in plans if not dataset.sources.weights else ():
+        numbers = plan.sample.reshape(-1, dataset.rows) - first[:-1]
+        if (numbers != numbers[:, :1]).any():
+            yield "a step has other samples of one data set than of another"
+    samples = np.concatenate([plan.sample for plan in plans])
+    if len(samples) and samples.max() >= first[-1]:
+        yield "samples that there are not"
 
 
 def _litter(roots: Sequence[Path]) -> Iterator[str]:
