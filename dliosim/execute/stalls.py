@@ -54,6 +54,7 @@ _SYSTEM_CALLS = (
     ("unlinkat", 263, 35, _PATH_2), ("msync", 26, 227, _NONE), ("madvise", 28, 233, _NONE), ("munmap", 11, 215, _NONE),
     ("copy_file_range", 326, 285, _ON), ("sendfile", 40, 71, _ON), ("io_submit", 209, 2, _NONE),
     ("io_getevents", 208, 4, _NONE), ("io_uring_enter", 426, 426, _ON), ("futex", 202, 98, _WAITS),
+    ("recvfrom", 45, 207, _WAITS),
     ("poll", 7, -1, _WAITS), ("ppoll", 271, 73, _WAITS), ("select", 23, -1, _WAITS), ("pselect6", 270, 72, _WAITS),
     ("epoll_wait", 232, -1, _WAITS), ("epoll_pwait", 281, 22, _WAITS), ("nanosleep", 35, 101, _WAITS),
     ("clock_nanosleep", 230, 115, _WAITS), ("restart_syscall", 219, 128, _WAITS), ("wait4", 61, 260, _WAITS),
@@ -61,6 +62,8 @@ _SYSTEM_CALLS = (
 _IS_ARM = platform.machine() == "aarch64"
 _KNOWN = {(arm if _IS_ARM else intel): (name, what) for name, intel, arm, what in _SYSTEM_CALLS}
 
+
+_STOPPED = frozenset("Tt")
 
 _LONGEST_PATH, _SHOWN_PATH, _MOST_THREADS = 512, 110, 64
 
@@ -79,14 +82,25 @@ class ProcessState:
 
 
 def inspect_process(pid: int, state: str, but: Collection[int] = ()) -> ProcessState:
-    """Inspect the threads of a process, except `but`, and return its state; its main thread is in `state`."""
+    """Inspect the threads of a process, except `but`, and return its state; its main thread is in `state`.
+
+    Those of its reader processes count as its own.
+    """
     calls = list(_thread_calls(pid, but))
-    busy = [(thread, line) for thread, line in calls if not _is_idle(pid, thread, line)]
-    busy.sort(key=lambda each: each[0] != pid)
-    key = tuple(line for _, line in busy)
+    busy = [(pid, thread, line) for thread, line in calls if not _is_idle(pid, thread, line)]
+    busy.sort(key=lambda each: each[1] != pid)
+    for child in list_children(pid):
+        busy += [
+            (child, thread, line) for thread, line in _thread_calls(child, ()) if not _is_idle(child, thread, line)
+        ]
+    key = tuple(line for _, _, line in busy)
     if busy:
+        process, _, line = busy[0]
         more = f", and {len(busy) - 1} more of its threads are in calls" if len(busy) > 1 else ""
-        return ProcessState(state if state in "TtDZX" else "c", format_call(pid, busy[0][1]) + more, key)
+        of = "" if process == pid else f" in reader process {process}"
+        return ProcessState(state if state in "TtDZX" else "c", format_call(process, line) + of + more, key)
+    if stopped := [child for child in list_children(pid) if _process_state(child) in _STOPPED]:
+        return ProcessState(state, f"reader process {stopped[0]}, which is stopped", key)
     if state == "D":
         return ProcessState(state, "a page fault", key)
     return ProcessState(state, next((format_call(pid, line) for thread, line in calls if thread == pid), ""), key)
@@ -99,11 +113,20 @@ def count_transfers(pid: int, but: Collection[int]) -> tuple[int, int]:
     them.
     """
     try:
-        calls, size = _read_io_counters(f"/proc/{pid}/io")
+        found = [_read_io_counters(f"/proc/{one}/io") for one in (pid, *list_children(pid))]
         others = [_read_io_counters(f"/proc/{pid}/task/{thread}/io") for thread in but]
     except (OSError, ValueError, KeyError):
         return 0, 0
-    return calls - sum(each[0] for each in others), size - sum(each[1] for each in others)
+    calls, size = (sum(one[at] for one in found) - sum(one[at] for one in others) for at in (0, 1))
+    return calls, size
+
+
+def list_children(pid: int) -> list[int]:
+    """Return the processes that the main thread of a process has executed, as reader processes; [] if not shown."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def _read_io_counters(path: str) -> tuple[int, int]:
@@ -171,8 +194,6 @@ def _shorten_path(path: str) -> str:
     path = printable(path)
     return path if len(path) <= _SHOWN_PATH else f"...{path[-_SHOWN_PATH:]}"
 
-
-_STOPPED = frozenset("Tt")
 
 #: States of processes whose watchers cannot run; "" is a process that has ended.
 _STILL = frozenset(("T", "t", "Z", "X", ""))

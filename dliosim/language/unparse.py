@@ -326,7 +326,7 @@ _SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
     "chunk": _chunk,
     "compress": _compression,
     "compressible": lambda data: f"{Decimal(repr(data.compressible)):f} : 1" if data.compressible != 1 else "off",
-    "readers": lambda access: f"{access.readers} by {access.by}",
+    "readers": lambda access: f"{access.readers}{' processes' * access.processes} by {access.by}",
     "prefetch": lambda access: count(access.prefetch, "batch", "batches") if access.prefetch else None,
     "cache": lambda access: f"memory {format_bytes(access.memory)}" if access.cache == "memory" else access.cache,
     "engine": _engine,

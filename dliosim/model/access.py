@@ -41,9 +41,10 @@ class Access:
     #: largest single call (below 2 GiB; with `cache off` at least 4 KiB); `whole sample`: one call per sample. Default:
     #: reading `whole sample`; writing `4 MiB`
     transfer: Annotated[int | None, Phrase(f"whole sample | SIZE>=1<={MAX_TRANSFER}")] = None
-    #: threads per rank that read ahead; with 0 the step itself reads. `4 by batch`: the next free thread reads a whole
-    #: batch; `in turn`: reader k mod K reads batch k, as in PyTorch's DataLoader; `by sample`: all readers share a
-    #: batch. Default: 0, or 1 if only `prefetch` is given; `by batch`
+    #: threads per rank that read ahead; with 0 the step itself reads. `4 processes`: processes, with files and an
+    #: interpreter of their own, as the workers of PyTorch's DataLoader; `api posix` alone. `4 by batch`: the next free
+    #: reader reads a whole batch; `in turn`: reader k mod K reads batch k, as in that DataLoader; `by sample`: all
+    #: readers share a batch. Default: 0, or 1 if only `prefetch` is given; `by batch`
     readers: Annotated[int, Phrase(rule="readers", blocks=READING)] = 0
     by: By = "batch"  #: share of a reader: whole batches, batches in turn, or samples of each batch
     #: batches that readers keep ahead; no effect without readers. Default: 2 if there are readers
@@ -88,6 +89,7 @@ class Access:
     #: `api posix` and `mpi-independent`, without `readers`. Calls and bytes count on the rank that makes them; the
     #: others are in data wait meanwhile
     scatter: Annotated[bool, Phrase("by node | off", blocks=READING)] = False
+    processes: bool = False  #: readers are processes, not threads
 
     #: alignment of O_DIRECT in bytes: what the file systems of a run ask for (`execute.node.statx`), else 4096
     alignment: int = field(default=DIRECT_ALIGNMENT, compare=False)
@@ -149,7 +151,7 @@ api: posix | mpi-independent | mpi-collective
     mpiio -> mpi-independent | posix
 transfer
     transfer_size, bs, blocksize, io_size, read_size, request_size, call_size -> {} B
-readers: 4 | 4 by batch | 4 by batch in turn | 4 by sample
+readers: 4 | 4 by batch | 4 by batch in turn | 4 by sample | 4 processes | 4 processes by batch in turn
     num_workers, read_threads, reader_threads, nthreads, num_threads, threads, workers
     num_parallel_calls, num_parallel_reads, num_readers, interleave, cycle_length
 prefetch

@@ -47,6 +47,9 @@ class Call(IntEnum):
     UNLINK = 21, "metadata", "posix", "unlink"
 
 
+#: All calls, by their numbers.
+CALLS: Final = tuple(Call)
+
 #: The names of all calls, in the order of their numbers: the first names of a run's events.
 NAMES: Final = tuple(call.label for call in Call)
 

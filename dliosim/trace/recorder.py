@@ -96,7 +96,7 @@ class CallLog:
 
     __slots__ = ("_entries", "_files", "_made", "_path", "_recorder", "_rows", "_short", "_timed", "call", "thread")
 
-    def __init__(self, recorder: Recorder, path: Callable[[int], str], planned: Call, thread: int) -> None:
+    def __init__(self, recorder: CallCollector, path: Callable[[int], str], planned: Call, thread: int) -> None:
         #: number of the thread that makes the calls, as in `Events.thread`
         self.thread = thread
         #: the call that reads what is planned
@@ -117,6 +117,12 @@ class CallLog:
     def add_short(self, call: int, moved: int, ended: int) -> None:
         """Note that a call of the next run returned only `moved` bytes, at `ended`."""
         self._short.append((self._made, call, moved, ended))
+
+    def take_rows(self) -> tuple[list[tuple[int, int]], list[tuple[int, int, int, int]]]:
+        """Return and forget the runs without times: first row and rows of each, and what `add_short` noted of them."""
+        rows, short = [(first, size) for _, first, size in self._rows], self._short
+        self._rows, self._short, self._made = [], [], 0
+        return rows, short
 
     def add_times(self, begin: NDArray[np.int64], end: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Record runs by the times of their calls, in the order of their rows; `counts` (runs,) calls each."""
@@ -172,13 +178,63 @@ class _CallingThread(threading.local):
     number: int | None = None
 
 
-class Recorder:
+class CallCollector:
+    """The calls and spans of the threads of a process; a reader process sends them to its rank, which collects them."""
+
+    def __init__(self) -> None:
+        #: calls that are in no column yet; any thread appends to them
+        self.entries: list[_PlannedRuns | _SingleCall] = []
+        #: what readers did next to calls: kind, thread, begin, end, step
+        self.noted: list[tuple[str, int, int, int, int]] = []
+        self._thread = _CallingThread()
+        self._thread.number = 0
+        self._background = itertools.count(BACKGROUND)
+
+    def open_log(self, path: Callable[[int], str], planned: Call) -> CallLog:
+        """Make a log of a reader or writer: the paths of its files by number, and the call that reads what is planned.
+
+        Its thread is the calling one.
+        """
+        return CallLog(self, path, planned, self._find_thread())
+
+    def number_thread(self, thread: int) -> None:
+        """Give the calling thread its number; it is a reader."""
+        self._thread.number = thread
+
+    def note_span(self, kind: str, begin: int, end: int, step: int) -> None:
+        """Record an activity of the calling thread for a step, from 0. For any thread."""
+        self.noted.append((kind, self._find_thread(), begin, end, step + 1))
+
+    def take_noted(self) -> tuple[list[tuple[int, ...]], list[tuple[str, int, int]]]:
+        """Return and forget single calls, as arguments of `CallLog.add_call`, and spans: kind, begin, end."""
+        calls: list[tuple[int, ...]] = [
+            (int(one.call), one.began, one.file, one.offset, one.asked, one.moved, one.ended)
+            for one in self.entries
+            if isinstance(one, _SingleCall)
+        ]
+        spans = [(kind, begin, end) for kind, _, begin, end, _ in self.noted]
+        self.entries.clear()
+        self.noted.clear()
+        return calls, spans
+
+    def collect_on_main_thread(self) -> None:
+        """Make columns of the calls so far, if the calling thread is the main one and columns are made here."""
+
+    def _find_thread(self) -> int:
+        """Return the number of the calling thread: one that has none saves in the background."""
+        if self._thread.number is None:
+            self._thread.number = next(self._background)
+        return self._thread.number
+
+
+class Recorder(CallCollector):
     """The recording of one rank.
 
     Methods are for the main thread; `CallLog` for any. `calls` and `spans` have the columns of what is collected.
     """
 
     def __init__(self, cut: TraceCut, origin: int, calls: ColumnBuffer, spans: ColumnBuffer) -> None:
+        super().__init__()
         #: what is recorded
         self.cut = cut
         #: the clock reading that times count from
@@ -189,23 +245,9 @@ class Recorder:
         self.files: dict[str, int] = {}
         #: names of events, with their indices; those of calls first
         self.names: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
-        #: calls that are in no column yet; any thread appends to them
-        self.entries: list[_PlannedRuns | _SingleCall] = []
         #: calls that were made if no log could see them: by a format's library, or a backend of another package
         self.unseen = 0
         self._epoch = self._steps_done = 0
-        self._thread = _CallingThread()
-        self._thread.number = 0
-        self._background = itertools.count(BACKGROUND)
-        # What reader threads did next to calls: kind, thread, begin, end, step.
-        self._noted: list[tuple[str, int, int, int, int]] = []
-
-    def open_log(self, path: Callable[[int], str], planned: Call) -> CallLog:
-        """Make a log of a reader or writer: the paths of its files by number, and the call that reads what is planned.
-
-        Its thread is the calling one.
-        """
-        return CallLog(self, path, planned, self._find_thread())
 
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch of a loop, from 1."""
@@ -224,20 +266,6 @@ class Recorder:
         """Record a whole activity of the main thread."""
         self._add_spans(kind, name, np.array([begin]), np.array([end]), np.array([UNKNOWN]))
 
-    def number_thread(self, thread: int) -> None:
-        """Give the calling thread its number; it is a reader."""
-        self._thread.number = thread
-
-    def note_span(self, kind: str, begin: int, end: int, step: int) -> None:
-        """Record an activity of the calling thread for a step, from 0. For any thread."""
-        self._noted.append((kind, self._find_thread(), begin, end, step + 1))
-
-    def _find_thread(self) -> int:
-        """Return the number of the calling thread: one that has none saves in the background."""
-        if self._thread.number is None:
-            self._thread.number = next(self._background)
-        return self._thread.number
-
     def add_steps(self, marks: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]) -> None:
         """Record the next steps of the epoch: begins and ends of the parts of each, by their kinds; (steps,)."""
         count = max((len(begin) for begin, _ in marks.values()), default=0)
@@ -252,8 +280,8 @@ class Recorder:
         entries = self.entries[:]
         # Other threads append to this list at any time.
         del self.entries[: len(entries)]
-        noted = self._noted[:]
-        del self._noted[: len(noted)]
+        noted = self.noted[:]
+        del self.noted[: len(noted)]
         for kind in dict.fromkeys(one[0] for one in noted):
             thread, begin, end, step = np.array([one[1:] for one in noted if one[0] == kind], np.int64).T
             self._add_spans(kind, kind, begin, end, step, thread)
@@ -382,45 +410,51 @@ def _one_call(whole: PlannedCalls, first: int, size: int) -> tuple[NDArray[np.in
 
 
 class _Process:
-    """The recorder of this process, while one is under way."""
+    """The collector of this process, while calls are recorded."""
 
-    recorder: Recorder | None = None
+    collector: CallCollector | None = None
+
+
+def collector() -> CallCollector | None:
+    """Return the collector of this process; None if nothing is recorded."""
+    return _Process.collector
 
 
 def recorder() -> Recorder | None:
-    """Return the recorder of this process; None if nothing is recorded."""
-    return _Process.recorder
+    """Return the recorder of this rank; None if nothing is recorded."""
+    one = _Process.collector
+    return one if isinstance(one, Recorder) else None
 
 
-def record_by(one: Recorder | None) -> None:
+def record_by(one: CallCollector | None) -> None:
     """Record from now on; None ends it."""
-    _Process.recorder = one
+    _Process.collector = one
 
 
 @contextmanager
 def pause_recording() -> Iterator[None]:
     """Record nothing in the block."""
-    one = _Process.recorder
-    _Process.recorder = None
+    one = _Process.collector
+    _Process.collector = None
     try:
         yield
     finally:
-        _Process.recorder = one
+        _Process.collector = one
 
 
 def open_log(path: Callable[[int], str], planned: Call) -> CallLog | None:
-    """Make a log of a reader or writer, as `Recorder.open_log` does; None if nothing is recorded."""
-    one = _Process.recorder
+    """Make a log of a reader or writer, as `CallCollector.open_log` does; None if nothing is recorded."""
+    one = _Process.collector
     return None if one is None else one.open_log(path, planned)
 
 
 def count_unseen(calls: int) -> None:
     """Count calls that no log could see, if calls are recorded."""
-    if _Process.recorder is not None:
-        _Process.recorder.unseen += calls
+    if (one := recorder()) is not None:
+        one.unseen += calls
 
 
 def collect_calls() -> None:
     """Make columns of the calls so far, if they are recorded."""
-    if _Process.recorder is not None:
-        _Process.recorder.collect()
+    if (one := recorder()) is not None:
+        one.collect()

@@ -278,13 +278,14 @@ class Drawing:
         if api != "mpi-collective" and not asks and self.chance(0.2):
             return lines | {"scatter": "by node"}
         ways = ("by batch", "by batch in turn", "by sample") if api != "mpi-collective" else ("by batch",)
-        return lines | self._readers(asks, ways)
+        return lines | self._readers(asks, ways, api == "posix")
 
-    def _readers(self, asks: bool, ways: tuple[str, ...]) -> Lines:
+    def _readers(self, asks: bool, ways: tuple[str, ...], posix: bool = True) -> Lines:
         if asks or not self.chance(0.5):
             return {}
         number = self.number(0, 3)
-        lines = {"readers": f"{number} {self.one('', *ways)}".strip()} if self.chance(0.85) else {}
+        kind = " processes" if number and posix and self.chance(0.3) else ""
+        lines = {"readers": f"{number}{kind} {self.one('', *ways)}".strip()} if self.chance(0.85) else {}
         return lines | self.some(0.4 if number else 0.1, "prefetch", "1 batches", "2 batches", "3 batches", "7 batches")
 
     def other_access(self, loop: Loop) -> Loop:

@@ -23,7 +23,8 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.datasets.discovery import FileFinder
-from dliosim.execute.datasets.open_dataset import FileNames, open_dataset
+from dliosim.execute.datasets.file_names import FileNames
+from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.mpi.world import World, make_world, node_cores
 from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload

@@ -80,6 +80,7 @@ def test_however_they_are_read(place: Place, plain: Same, define: dict[str, str]
             COLLECTIVE,
             {**COLLECTIVE, "train.communicator": "2 ranks", "train.transfer": "7 kB", "train.readers": "1"},
             {**INDEPENDENT, "train.communicator": "node"},
+            {"train.readers": "2 processes by sample", "train.preprocess": "10 us"},
             {**INDEPENDENT, "train.scatter": "by node", "train.order": "by offset"},
         ],
         [3, 5],

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.measure.rank.meter import Meter, Stopwatch
@@ -22,6 +21,9 @@ from dliosim.model import Access, Dataset
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 from dliosim.trace.calls import Call
 from dliosim.trace.recorder import count_unseen
+
+if TYPE_CHECKING:
+    from mpi4py import MPI  # reader processes have no MPI
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Files:
     size: Callable[[int], int]
     #: there is one file only, which all ranks of `comm` open together
     shared: bool
-    #: the ranks that open together; with mpi-collective only the reading thread may use it
+    #: the ranks that open together; with mpi-collective only the reading thread may use it. A reader process has none
     comm: MPI.Intracomm
     #: the data set of the files, for the format's library; None if they belong to no data set
     dataset: Dataset | None = None

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 
 import numpy as np
-from mpi4py import MPI
 
 from dliosim.errors import ExecutionError, PlanError
 from dliosim.execute.backends.contract import FileReader, Files, time_call
 from dliosim.execute.io_errors import call_error, wrap_call
-from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import require_file
 from dliosim.formats.protocols import LibraryFile
 from dliosim.formats.registry import bind
@@ -78,10 +75,19 @@ class LibraryReader(FileReader):
                 self._close_files()
         return moved
 
-    def _verify_path(self, file: int) -> str:
-        path = self._files.path(file)
-        require_file(Path(path))
-        return path
+    def _find_path(self, file: int) -> Path:
+        """Return the path of a regular file, for all ranks that open it together."""
+
+        def verify_path() -> str:
+            path = self._files.path(file)
+            require_file(Path(path))
+            return path
+
+        if self._comm is None:
+            return Path(verify_path())
+        from dliosim.execute.mpi.world import run_on_first_rank  # reader processes have no MPI
+
+        return Path(run_on_first_rank(self._comm, verify_path))
 
     def _read_rows(self, calls: Calls, rows: Iterable[int], into: memoryview) -> int:
         moved = 0
@@ -96,6 +102,8 @@ class LibraryReader(FileReader):
         """Read by collective calls: every rank makes as many as the rank that needs most, the last ones empty."""
         most = np.array([len(calls.file)], np.int64)
         if self._comm is not None:
+            from mpi4py import MPI  # as above
+
             self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
         moved = self._read_rows(calls, range(len(calls.file)), into)
         for _ in range(int(most[0]) - len(calls.file)):
@@ -128,7 +136,7 @@ class LibraryReader(FileReader):
         for file in files:
             if file in self._open:
                 continue
-            path = Path(run_on_first_rank(self._comm or MPI.COMM_SELF, partial(self._verify_path, file)))
+            path = self._find_path(file)
             with wrap_call("open", path, reading=True), time_call(self.meter, "open_ns", Call.LIBRARY_OPEN, file):
                 self._open[file] = self._form.open_library(path, self._comm, self._collective)
             self.meter.opens += 1

@@ -220,6 +220,7 @@ def require_modelled(loop: Loop, dataset: Dataset, model: StorageModel) -> None:
         (access.collective, f"the two phases of a collective read are not modelled{HELP}`-D {name}.api=posix` is"),
         (access.scatter, f"ranks that read for others are not modelled{HELP}`-D {name}.scatter=off` is"),
         (access.through == "library", f"a library's own calls are not modelled{HELP}`-D {name}.through=direct` is"),
+        (access.processes, f"reader processes are not modelled{HELP}`-D {name}.readers={access.readers}` is"),
         (access.engine not in ("preadv", "pread"), f"this engine is not modelled{HELP}`-D {name}.engine=preadv` is"),
         (
             any(one.source for one in dataset.members),

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
-from mpi4py import MPI
 
 from dliosim.errors import UsageError
 from dliosim.execute.backends.contract import Files, Reader, Writer
 from dliosim.execute.backends.posix import PosixWriter
-from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import create_file, remove_file
 from dliosim.measure.rank.meter import Meter
 from dliosim.model import Access, Engine, Loop, Prepare, Restore, Save, Workload
@@ -25,6 +23,8 @@ from dliosim.plan.samples.io_requests import Calls
 from dliosim.plugins import APIS
 
 if TYPE_CHECKING:
+    from mpi4py import MPI  # reader processes have no MPI
+
     from dliosim.execute.backends.modelled_reader import ModelledStorage
 
 
@@ -192,6 +192,8 @@ def make_writer(backend: Backend, access: Access, path: Path, comm: MPI.Intracom
     writer = _require_writer(backend)
     if create:
         # MPI creates its files itself, because some hints (striping) have an effect only then.
+        from dliosim.execute.mpi.world import run_on_first_rank  # as above
+
         make = remove_file if access.is_mpi else create_file
         run_on_first_rank(comm, lambda: make(str(path)))
     return writer(access, path, comm)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -21,7 +21,7 @@ from dliosim.model.counter_rng import draw
 from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges, Rounds, share_bounds
 from dliosim.plan.samples.places import IndexedPlaces, Member, Places
 from dliosim.plan.samples.sample_to_file import sample_sizes
-from dliosim.trace.recorder import recorder
+from dliosim.trace.recorder import collector
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class BatchProcessor:
         self,
         loop: Loop,
         places: Places,
-        path: Callable[[int], Path],
+        path: Callable[[int], Path | str],
         stored: ReadRanges,
         calls: Calls,
         times: list[int],
@@ -109,8 +109,17 @@ class BatchProcessor:
         self._stored = stored
         self._start = calls.sample_start
         self._busy = loop.preprocess is not None and loop.preprocess.busy
-        self._wanted = times
-        self._trace = recorder()
+        #: preprocessing time of each step, ns; empty without preprocessing
+        self.times = times
+        self._trace = collector()
+
+    def pack_rows(self, first: int, last: int) -> list[NDArray[np.int64]]:
+        """Return what decoding rows [first, last) needs, for `unpack_rows`; nothing if they are not decoded."""
+        if not self._decodes:
+            return []
+        rows = self._stored.extents
+        columns = rows.sample, rows.file, rows.offset, rows.length, self._stored.column, self._start
+        return [column[first:last] for column in columns]
 
     def process_batch(self, step: int, first: int, last: int, share: int, buffer: memoryview) -> int:
         """Decode and preprocess rows [first, last) of a step, whose bytes are in `buffer`; return the elapsed ns.
@@ -126,8 +135,8 @@ class BatchProcessor:
             self.decode_ns.append(decoded - begun)
             if self._trace is not None:
                 self._trace.note_span("decode", begun, decoded, step)
-        if self._wanted:
-            since, wanted = perf_counter_ns(), self._wanted[step] // share
+        if self.times:
+            since, wanted = perf_counter_ns(), self.times[step] // share
             if wanted and self._busy:
                 keep_core_busy(wanted)
             elif wanted:
@@ -151,6 +160,16 @@ class BatchProcessor:
             number, name = rows.sample[row] - member.first_sample, member.places.dataset.name
             text = f"sample {number} of data set `{name}`, {where}: {error.message}"
             raise ExecutionError(text, error.code) from error
+
+
+def unpack_rows(rows: Sequence[NDArray[np.int64]]) -> tuple[ReadRanges, NDArray[np.int64]]:
+    """Return the ranges of one step, and their first bytes in its buffer, that `BatchProcessor.pack_rows` packed."""
+    sample, file, offset, length, column, start = rows or [_NO_ROWS] * 6
+    extents = Extents(sample, file, offset, length, np.array([0, len(sample)]))
+    return ReadRanges(extents, _NO_ROWS, _NO_ROWS, _NO_ROWS, column, _NO_ROWS), start
+
+
+_NO_ROWS = np.empty(0, np.int64)
 
 
 class UnitVerifier:

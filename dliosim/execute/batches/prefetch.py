@@ -34,6 +34,8 @@ class Batches(ABC):
         self.readers = readers
         #: native ids of the reader threads; empty if the waiting thread reads itself
         self.threads: Sequence[int] = ()
+        #: ids of the reader processes; their bytes are those of the rank
+        self.processes: Sequence[int] = ()
         #: of each step that a reader thread read and `wait` returned: when reading began and ended; perf_counter_ns,
         #: two entries a step, zeros if there was nothing to read. The code that takes the entries clears the list
         self.reading: list[int] = []
@@ -141,7 +143,7 @@ class PrefetchedBatches(Batches):
         shared: _Queue = SimpleQueue()
         # One queue for all readers, from which a free reader takes the next task; or one queue for each reader.
         self._queues = [SimpleQueue() if by == "batch in turn" else shared for _ in readers]
-        self._pending: dict[int, list[_ReadTask]] = {}
+        self._pending: dict[int, Sequence[Task[int]]] = {}
         self._cancelled = False
         self._threads = [
             threading.Thread(
@@ -196,7 +198,7 @@ class PrefetchedBatches(Batches):
         """Run an action on the reader's thread if `collective`, else on the calling thread; return its result."""
         if not self._collective:
             return action()
-        task: _Task[T] = _Task(lambda _: action())
+        task: Task[T] = Task(lambda _: action())
         self._queues[0].put(task)
         task.wait()
         return task.result()
@@ -228,17 +230,18 @@ class PrefetchedBatches(Batches):
             self.run(partial(action, reader))
 
     def _submit_step(self, step: int) -> None:
-        slot = self._slots[step % len(self._slots)]
+        tasks = self._pending[step] = self._make_tasks(step, self._slots[step % len(self._slots)])
+        for task in tasks:
+            self._queues[step % len(self._queues)].put(task)
+
+    def _make_tasks(self, step: int, slot: memoryview) -> Sequence[Task[int]]:
+        """Return the tasks that read a step, one for each reader that has a share of it."""
         epoch = self._epoch
         if self._groups > 1:
             shares = epoch.shares(step, self._groups)
             then = partial(epoch.process_share, step, shares=len(shares), slot=slot)
-            tasks = [_ReadTask([epoch.calls.part(*share)], slot, partial(then, *share)) for share in shares]
-        else:
-            tasks = [_ReadTask(epoch.step_rounds(step), slot, partial(epoch.process, step, slot))]
-        self._pending[step] = tasks
-        for task in tasks:
-            self._queues[step % len(self._queues)].put(task)
+            return [_ReadTask([epoch.calls.part(*share)], slot, partial(then, *share)) for share in shares]
+        return [_ReadTask(epoch.step_rounds(step), slot, partial(epoch.process, step, slot))]
 
     def _run_tasks(self, reader: Reader, queue: _Queue) -> None:
         trace, log = recorder(), reader.meter.log
@@ -293,14 +296,14 @@ def _read_parts(parts: list[Calls], slot: memoryview, reader: Reader) -> int:
     return reader.read(parts[0], slot) if len(parts) == 1 else sum([reader.read(part, slot) for part in parts])
 
 
-def _task_span(tasks: list[_ReadTask]) -> tuple[int, int]:
+def _task_span(tasks: Sequence[Task[int]]) -> tuple[int, int]:
     """Return when the first of a step's tasks began and the last one ended, perf_counter_ns; zeros without tasks."""
     if len(tasks) == 1:
         return tasks[0].begun, tasks[0].ended
     return min([task.begun for task in tasks], default=0), max([task.ended for task in tasks], default=0)
 
 
-class _Task(Generic[T]):
+class Task(Generic[T]):
     """An action for a reader's thread, performed once. A bare lock is the cheapest way to wait for it.
 
     `begun` and `ended` are clock readings (perf_counter_ns) for the pictures of a run; no figure uses them. `inside` is
@@ -349,7 +352,7 @@ class _Task(Generic[T]):
         return self._value
 
 
-class _ReadTask(_Task[int]):
+class _ReadTask(Task[int]):
     """The reading of a batch, or of a reader's share of it; it may also be begun now and completed later.
 
     `then` processes the data after they are read, and returns the elapsed ns.
@@ -389,4 +392,4 @@ class _ReadTask(_Task[int]):
         self.finish(complete_batch)
 
 
-_Queue: TypeAlias = "SimpleQueue[_Task[Any] | None]"
+_Queue: TypeAlias = "SimpleQueue[Task[Any] | None]"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
@@ -17,12 +15,13 @@ from numpy.typing import NDArray
 
 from dliosim import readable
 from dliosim.errors import ExecutionError
+from dliosim.execute.datasets.file_names import FileNames, JoinedNames
 from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.mpi.world import World
 from dliosim.execute.phases.context import DatasetFiles, OpenDataset, Session
 from dliosim.execute.phases.residency import MOST_READ, Residency, measure_residency, resident_share
-from dliosim.execute.safe_open import follow_to_file, require_file
+from dliosim.execute.safe_open import require_file
 from dliosim.execute.store.manifest import damage_error
 from dliosim.formats.protocols import Column, FileIndex, Filter, Format, Framed
 from dliosim.formats.registry import bind, import_modules
@@ -120,11 +119,7 @@ def _join_opened(dataset: JoinedDataset, opened: Sequence[OpenDataset]) -> OpenD
     top = os.path.commonpath(directories)
     folders = [os.path.relpath(directory, top) for directory in directories]
     first = [member.first_file for member in places.members]
-
-    def name(file: int) -> str:
-        number = bisect_right(first, file) - 1
-        return f"{folders[number]}/{opened[number].name(file - first[number])}"
-
+    name = JoinedNames(first, folders, [one.name for one in opened])
     return OpenDataset(dataset, Path(top), name, places, "; ".join(filter(None, (one.note for one in opened))))
 
 
@@ -154,31 +149,6 @@ def _share_block_totals(form: Framed, world: World) -> NDArray[np.int64] | None:
     prefix[first + 1 : last + 1] = block_totals(form, first, last)
     complete_table(world, prefix, sums=True)
     return prefix
-
-
-@dataclass(frozen=True, slots=True)
-class FileNames:
-    """Names of files in memory that the ranks of a node share: name f is bytes start[f]:start[f + 1] of `text`.
-
-    Symbolic links lead to some files: each rank looks these up again to open such a file.
-    """
-
-    #: all names, encoded; (bytes,)
-    text: NDArray[np.uint8]
-    #: where each name begins in `text`; (files + 1,)
-    start: NDArray[np.int64]
-    #: 1 if links lead to the file, else 0; (files,), or empty if there are no links
-    linked: NDArray[np.int64]
-    #: path of the root, without links
-    root: str
-
-    def __call__(self, file: int) -> str:
-        """Return the path of a file below the root, without links.
-
-        Raises ExecutionError [R401], see `follow_to_file`.
-        """
-        name = os.fsdecode(self.text[int(self.start[file]) : int(self.start[file + 1])].tobytes())
-        return follow_to_file(self.root, name) if len(self.linked) and self.linked[file] else name
 
 
 def share_existing_files(world: World, root: Path, source: ExistingFiles | None) -> tuple[FileNames, DataIndex]:

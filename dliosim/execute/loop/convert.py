@@ -53,7 +53,7 @@ class SampleReader:
         self._loop = verb.reading_loop(source)
         self._data = open_dataset(session, source)
         data, layout = self._data, source.layout
-        files = Files(data.directory, data.name, data.file_size, layout.files == 1, session.world.comm, source)
+        files = Files(data.directory, data.name, data.places.file_size, layout.files == 1, session.world.comm, source)
         self._readers = open_readers(self._loop.access, files)
         self._buffer = memoryview(b"")
         self._batches: InlineBatches | None = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from time import perf_counter_ns
 from typing import cast
 
@@ -31,7 +33,7 @@ from dliosim.measure.rank.time_series import EpochSeries
 from dliosim.model import Loop
 from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges, Rounds, deal_rounds, empty_ranges, plan_calls
-from dliosim.plan.samples.places import Member
+from dliosim.plan.samples.places import Member, Places
 from dliosim.plan.samples.read_ranges import plan_reads, rows_to_keep
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.trace.recorder import collect_calls, count_unseen
@@ -141,8 +143,15 @@ def make_processor(
     if loop.preprocess is not None:
         drawn = key(session.workload.seed, "preprocess", loop.name, epoch)
         times = sample_times(loop.preprocess.time, drawn, work.samples).tolist()
+    return bind_processor(session, loop, data.places, data.path)(work.stored, work.calls, times)
+
+
+def bind_processor(
+    session: Session, loop: Loop, places: Places, path: Callable[[int], Path | str]
+) -> Callable[[ReadRanges, Calls, list[int]], BatchProcessor]:
+    """Return the function that makes the processor of an epoch from its ranges, calls and times of steps."""
     decoded = replace(loop, decode=loop.decode and not session.options.null)
-    return BatchProcessor(decoded, data.places, data.path, work.stored, work.calls, times)
+    return partial(BatchProcessor, decoded, places, path)
 
 
 def _concatenate_epochs(passes: Sequence[Extents]) -> Extents:

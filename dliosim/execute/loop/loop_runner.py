@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from dliosim.execute.checkpoints.save_steps import CheckpointSave
 from dliosim.execute.datasets.cold_pages import begin_cold
 from dliosim.execute.datasets.open_dataset import measure_dataset_residency, open_dataset
 from dliosim.execute.datasets.prepare import check_prepared
-from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_processor, plan_work
+from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, bind_processor, make_processor, plan_work
 from dliosim.execute.loop.loop_saves import NEVER, LoopSaves
 from dliosim.execute.loop.step_loop import KernelCounts, StepSettings, call_offsets, record_plan, run_steps
 from dliosim.execute.mpi.world import World, file_communicator, free_communicator
@@ -49,11 +49,11 @@ from dliosim.measure.results.phase import LoopPhase
 from dliosim.model import Access, Dataset, Loop
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import count_due, is_due
-from dliosim.plan.forecast.rank_memory import rank_buffers
+from dliosim.plan.forecast.rank_memory import rank_buffers, reader_bytes
 from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.read_ranges import buffer_bytes
 from dliosim.readable import count, seconds
-from dliosim.trace.recorder import recorder
+from dliosim.trace.recorder import collector, recorder
 
 if TYPE_CHECKING:
     from dliosim.measure.figures.epoch_summaries import EpochSummary
@@ -235,7 +235,7 @@ class LoopRunner:
         self.saves.begin_epoch(work.steps)
         collect_every = collect_interval(loop.batch, len(work.calls.file), work.steps)
         settings = StepSettings(self.saves.syncer, loop.compute.busy, not world.polite, collect_every)
-        counts = KernelCounts(batches.threads, self._manager)
+        counts = KernelCounts(batches.threads, batches.processes, self._manager)
         stop = run_steps(plan, settings, source, self.saves, account, session.progress)
         counts.stop_waits()
         # An error after the last sync is raised here by all ranks, before anything collective follows. In an epoch that
@@ -305,12 +305,14 @@ class LoopRunner:
         size = 0 if self._null or self._dataset is None else buffer_bytes(self._dataset, needed)
         # Only the files say how large the batches of some formats are. All ranks check before any rank allocates:
         # otherwise the last rank would see only what the first have left.
-        asked = rank_buffers(self._loop, size, world.node.size, world.node.rank == 0) + kept
+        asked = rank_buffers(self._loop, size, world.node.size, world.node.rank == 0) + kept + reader_bytes(access)
         world.require_memory(asked, f"read buffers of `{self._loop.name}`")
 
         def build_batches() -> Batches:
             if access.scatter and not self._null and self._files is not None:
                 return ScatteredBatches(world, access, self._files, size)
+            if access.processes:
+                return self._execute_readers(size)
             slots = [allocate(size) for _ in range(access.batches)]
             if self._session.modelled is not None and self._files is not None:
                 readers = model_readers(access, self._files, self._session.modelled, world.rank)
@@ -322,6 +324,21 @@ class LoopRunner:
             for reader in self._batches.readers:
                 reader.meter.source_of = self._data.places.member_of_files
         self.saves.run = self._batches.run
+
+    def _execute_readers(self, size: int) -> Batches:
+        """Execute the reader processes of the loop, with buffers of `size` bytes."""
+        from dliosim.execute.batches.messages import ReaderSetup  # most loops have no reader processes
+        from dliosim.execute.batches.process_batches import ProcessBatches
+
+        session, loop, files, processor = self._session, self._loop, None, None
+        if self._data is not None and self._files is not None:
+            places = self._data.places.drop_units()
+            # A process has no communicator.
+            files = replace(self._files, size=places.file_size, shared=False, comm=cast(Any, None))
+            if loop.decode or loop.preprocess is not None:
+                processor = bind_processor(session, loop, places, files.path)
+        reads = None if self._null else files
+        return ProcessBatches(ReaderSetup(loop.access, reads, processor, size, collector() is not None))
 
     def _save_after_epoch(self, record: EpochRecord, series: EpochSeries) -> None:
         for held, content in self.saves.save_after_epoch(record.epoch):
@@ -379,6 +396,7 @@ class LoopRunner:
         notes = (
             next((reader.meter.how for reader in readers if reader.meter.how), ""),
             _reader_note(access),
+            "readers are processes" if access.processes else "",
             "" if self._null or access.through != "library" else _library_note(access, counted),
             _compression_note(self._dataset) if self._dataset else "",
             self._data.note if self._data else "",
@@ -471,7 +489,7 @@ def collect_interval(batch: int, calls: int, steps: int) -> int:
 def _share_files(world: World, access: Access, data: OpenDataset) -> Files:
     """Return the files of a loop's data, with the communicator of the ranks that open them together. Collective."""
     dataset, together = data.dataset, file_communicator(world, access)
-    return Files(data.directory, data.name, data.file_size, dataset.layout.files == 1, together, dataset)
+    return Files(data.directory, data.name, data.places.file_size, dataset.layout.files == 1, together, dataset)
 
 
 def _interim_summary(

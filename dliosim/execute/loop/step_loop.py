@@ -146,13 +146,16 @@ def run_steps(
 
 
 class KernelCounts:
-    """Counts of the kernel in an epoch: bytes that this process reads, core waits of this thread and the readers."""
+    """Counts of the kernel in an epoch: bytes that a rank reads, core waits of this thread and the readers.
 
-    def __init__(self, readers: Sequence[int], saves: CheckpointSession) -> None:
-        self._this, self._readers, self._saves = [get_native_id()], readers, saves
+    `readers` are threads, or `processes`, whose bytes are the rank's.
+    """
+
+    def __init__(self, readers: Sequence[int], processes: Sequence[int], saves: CheckpointSession) -> None:
+        self._this, self._readers, self._processes, self._saves = [get_native_id()], readers, processes, saves
         self._waited, self._readers_waited = core_wait(self._this), core_wait(readers)
         # Last: core_wait reads /proc, which is counted.
-        self._io, self._drained = read_process_io(), saves.count_drained_bytes()
+        self._io, self._drained = read_process_io(processes=processes), saves.count_drained_bytes()
 
     def stop_waits(self) -> None:
         """Stop counting core waits: the steps are over, and what follows does not count as loop time."""
@@ -165,7 +168,8 @@ class KernelCounts:
 
     def stop_reads(self) -> None:
         """Stop counting bytes: the epoch reads nothing more."""
-        self._read = process_io_since(self._io, self._saves.count_drained_bytes() - self._drained)
+        drained = self._saves.count_drained_bytes() - self._drained
+        self._read = process_io_since(self._io, drained, processes=self._processes)
 
     def record_counts(self, record: EpochRecord, loop: Loop, save_core_wait: int) -> None:
         """Add the counts to `record`; `save_core_wait` is the core wait (ns) of this thread in saves."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 from collections.abc import Callable
@@ -11,6 +10,8 @@ from typing import cast
 
 import numpy as np
 from mpi4py import MPI
+
+from dliosim.execute.node.memory_file import make_memory_file
 
 #: The first pause between two tests of a request, and the longest pause for each rank that may wait; seconds. 511 ranks
 #: that test every 5 ms keep two cores busy: a rank with work then waits 0.3 s for a core.
@@ -30,9 +31,6 @@ def wait_until(there: Callable[[], bool], ranks: int) -> None:
         pause = min(pause * 1.5, longest)
 
 
-_CLOSE_ON_EXEC = 1  # MFD_CLOEXEC of linux/memfd.h
-
-
 class SharedMemory:
     """Shared zeros: `size` bytes that all ranks of `comm` see as `view`. The ranks must be on one node.
 
@@ -46,7 +44,7 @@ class SharedMemory:
         # The process of the first rank, and its descriptor of the file.
         handle = np.zeros(2, np.int64)
         if comm.rank == 0:
-            handle[:] = os.getpid(), _make_memfd(size)
+            handle[:] = os.getpid(), make_memory_file(size)
         wait(comm.Ibcast(handle), comm.size)
         process, descriptor = handle.tolist()
         mapped = _map_memfd(process, descriptor, size)
@@ -67,20 +65,6 @@ class SharedMemory:
         """Free the memory, when no code uses it any more. Collective."""
         if self._window is not None:
             self._window.Free()
-
-
-def _make_memfd(size: int) -> int:
-    """Make a file in memory without a name and return its descriptor; -1 if the system cannot."""
-    # By a call of the C library: Pythons built for old C libraries (as conda's) have no os.memfd_create.
-    make = getattr(ctypes.CDLL(None), "memfd_create", None)
-    descriptor: int = make(b"dliosim", _CLOSE_ON_EXEC) if make is not None else -1
-    if descriptor >= 0:
-        try:
-            os.ftruncate(descriptor, size)
-        except OSError:
-            os.close(descriptor)
-            return -1
-    return descriptor
 
 
 def _map_memfd(process: int, descriptor: int, size: int) -> mmap.mmap | None:

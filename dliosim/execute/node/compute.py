@@ -99,7 +99,7 @@ def core_wait(threads: Sequence[int]) -> int | None:
 def read_schedstats(threads: Sequence[int]) -> list[str] | None:
     """Return the text of each thread's schedstat file; None if one has no such file."""
     try:
-        return [Path(f"/proc/self/task/{thread}/schedstat").read_text() for thread in threads]
+        return [Path(f"/proc/{thread}/schedstat").read_text() for thread in threads]
     except OSError:
         return None
 

@@ -6,7 +6,7 @@ import errno
 import mmap
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,22 +156,31 @@ def _mincore_windows(size: int, whole: bool) -> list[tuple[int, int]]:
     return [(first, min(_LOOK, size - first)) for first in spread]
 
 
-def read_process_io(path: Path = _PROCESS_IO) -> ProcessIO | None:
-    """Return the counts of the process, or of a thread by its own file; None if there is no such file."""
+def read_process_io(path: Path = _PROCESS_IO, processes: Sequence[int] = ()) -> ProcessIO | None:
+    """Return the counts of this process and of other `processes` together, or of a thread by its own file.
+
+    None if there is no such file.
+    """
     try:
-        text = path.read_text()
+        # This process first: its count has nothing of reading the others'.
+        texts = [path.read_text(), *(Path(f"/proc/{process}/io").read_text() for process in processes)]
     except OSError:
         return None
-    values = {name: int(value) for name, value in (line.split(": ") for line in text.splitlines())}
-    return ProcessIO(values["rchar"], values["read_bytes"], len(text))
+    called, stored = (
+        sum(int(re.findall(rf"^{name}: (\d+)$", text, re.MULTILINE)[0]) for text in texts)
+        for name in ("rchar", "read_bytes")
+    )
+    return ProcessIO(called, stored, sum(map(len, texts)))
 
 
-def process_io_since(before: ProcessIO | None, drained: int = 0, path: Path = _PROCESS_IO) -> ProcessIO:
+def process_io_since(
+    before: ProcessIO | None, drained: int = 0, path: Path = _PROCESS_IO, processes: Sequence[int] = ()
+) -> ProcessIO:
     """Return what this process has read since `before`, without reading the counts and without `drained` bytes.
 
-    If bytes were drained, those from storage are unknown (-1). `path` is that of `read_process_io`.
+    If bytes were drained, those from storage are unknown (-1). `path` and `processes` are those of `read_process_io`.
     """
-    now = read_process_io(path)
+    now = read_process_io(path, processes)
     if before is None or now is None:
         return ProcessIO(-1, -1)
     called = now.called_read - before.called_read - before.own - drained

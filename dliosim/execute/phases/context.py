@@ -84,10 +84,6 @@ class OpenDataset(DatasetFiles):
     #: note for the report on how the places were found
     note: str = ""
 
-    def file_size(self, file: int) -> int:
-        """Return the bytes of a file."""
-        return int(self.places.file_sizes(np.array([file]))[0])
-
 
 @dataclass(frozen=True, slots=True)
 class LocalCopy:

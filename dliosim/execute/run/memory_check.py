@@ -34,6 +34,7 @@ _PARTS: Final = {
     "cache": "`cache memory`",
     "staging": "staging buffers",
     "saving": "buffers of saves",
+    "readers": "reader processes",
     "files": "files in memory (tmpfs)",
 }
 
@@ -117,6 +118,8 @@ def _cure(session: Session, verb: Verb, part: str, share: float) -> str:
             return f"-D {verb.name}.steps={max(1, int(steps * share / 2))}"
         if part == "buffers" and access.batches > 1 and 1 / access.batches <= share:
             return f'-D {verb.name}.prefetch="1 batch"'
+        if part == "readers":
+            return f"-D {verb.name}.readers={access.readers}"
         if part == "buffers" and verb.batch > 1:
             return f'-D {verb.name}.batch="{max(1, int(verb.batch * share))} per rank"'
         cures = {"allreduce": f"-D {verb.name}.sync=barrier", "cache": f"-D {verb.name}.cache=page"}

@@ -180,7 +180,7 @@ class NodeCopy:
         for file in own:
             source, target = data.path(file), self.local.files.path(file)
             pairs: list[tuple[Path, Path, Iterable[tuple[int, int]] | None]] = [
-                (source, target, [(0, data.file_size(file))]),
+                (source, target, [(0, data.places.file_size(file))]),
                 *(
                     (source.with_suffix(f".{one}"), target.with_suffix(f".{one}"), None)
                     for one in bind(data.dataset).sidecars

@@ -277,7 +277,7 @@ def _verify_chunks(
         if len(made) < needed:
             made, found = allocate(needed), allocate(needed)
         with tally.catch_errors(directory, name), _open_below(directory, name) as descriptor:
-            if _check_size(tally, name, descriptor, opened.file_size(part.file), part.first):
+            if _check_size(tally, name, descriptor, opened.places.file_size(part.file), part.first):
                 for offset, data in placed.chunks(_TRANSFER, made):
                     if not _compare(tally, name, descriptor, offset, data, found):
                         break

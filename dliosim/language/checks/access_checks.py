@@ -196,9 +196,17 @@ def check_memory_cache(settings: Settings, access: Access, dataset: Dataset, dat
     )
 
 
-def warn_about_readers(settings: Settings, access: Access) -> None:
-    """Report W304 for several readers of one rank that read by MPI-IO."""
-    if access.api in MPI_APIS and access.readers > 1:
+def check_readers(settings: Settings, access: Access) -> None:
+    """Report E211 for reader processes of another api than posix, W304 for several readers that read by MPI-IO."""
+    if access.processes and access.api != "posix":
+        settings.report(
+            "E211",
+            f"`readers … processes` does not work with `api {access.api}`",
+            f"use `api posix`, or `readers {access.readers}`, which are threads",
+            ("readers", "processes without MPI"),
+            ("api", "needs the rank's MPI" if access.is_mpi else "another package's, which may need the rank's MPI"),
+        )
+    elif access.api in MPI_APIS and access.readers > 1:
         settings.report(
             "W304",
             f"{access.readers} readers are no faster than one with MPI-IO",
@@ -289,12 +297,12 @@ def _check_library_calls(settings: Settings, access: Access) -> None:
 
 def _check_library_lock(settings: Settings, access: Access, dataset: Dataset) -> None:
     """Report W307 for several readers of one rank that wait for each other in the library."""
-    if dataset.format == "hdf5" and access.readers > 1:
+    if dataset.format == "hdf5" and access.readers > 1 and not access.processes:
         settings.report(
             "W307",
             f"{access.readers} readers are no faster than one with h5py, which has one lock for all threads of a rank",
-            "use `readers 1`, with a rank for each worker of the job, or `through direct`",
-            ("readers", "threads of a rank; workers that are processes do not wait for each other"),
+            f"use `readers {access.readers} processes`, as the workers of training jobs, or `through direct`",
+            ("readers", "threads of a rank; processes do not wait for each other"),
             ("through", "h5py makes the calls"),
         )
 

@@ -47,7 +47,7 @@ def check_loop(settings: Settings, loop: Loop, dataset: Dataset, nouns: Mapping[
         # Requests are one stream, even if it reads the data set several times.
         _check_cadences(settings, loop, steps if loop.arrivals is None else loop.arrivals.requests)
         _check_prefetch(settings, loop, steps)
-    access_checks.warn_about_readers(settings, access)
+    access_checks.check_readers(settings, access)
 
 
 def check_unread_loop(settings: Settings, loop: Loop) -> None:

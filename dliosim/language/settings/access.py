@@ -94,12 +94,10 @@ def _api(node: SyntaxNode) -> Api:
 
 
 def _readers(settings: Settings, node: SyntaxNode) -> dict[str, Any]:
-    if node.find("PROCESSES") is not None:
-        message = "`readers K processes` is kept for a later version of the language"
-        hint = "readers are threads: `readers 4 by batch`"
-        raise mistake("E003", message, node.span, "not in version 1", hint=hint)
+    processes = node.find("PROCESSES") is not None
     by = "sample" if node.find("by_sample") else "batch in turn" if node.find("in_turn") else "batch"
-    return {"readers": settings.context.scope.count(node.children[0], 0, 1024), "by": by}
+    readers = settings.context.scope.count(node.children[0], 1 if processes else 0, 1024)
+    return {"readers": readers, "processes": processes, "by": by}
 
 
 def _cache(settings: Settings, node: SyntaxNode) -> dict[str, Any]:

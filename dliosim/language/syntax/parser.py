@@ -119,7 +119,7 @@ def _node_span(phrase: Span, start: int | None, end: int | None) -> Span:
 _WORD = re.compile(r"[^\s()*/+,=\"-]+(?:/s\b)?|.", re.DOTALL)
 _HYPHENED = re.compile(r"[A-Za-z]+(-[A-Za-z]+)+")
 _QUANTITY: Final = {"NUMBER", "PARAM", "_LPAR", "FUNCTION"}
-_SILENT: Final = {"PLUS", "MINUS", "STAR", "SLASH", "__IGNORE_0", "_RPAR", "PROCESSES"}
+_SILENT: Final = {"PLUS", "MINUS", "STAR", "SLASH", "__IGNORE_0", "_RPAR"}
 _FIGURES: Final = [f"`{figure}`" for figure in EXPECTABLE]
 _DESCRIBED: Final = {
     "NAME": "a name",

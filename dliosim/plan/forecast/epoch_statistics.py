@@ -21,7 +21,7 @@ from dliosim.model.epoch_size import files_in_table, ranges_of_sample, shard_bou
 from dliosim.plan.forecast import rank_aggregates
 from dliosim.plan.forecast.forecast_types import PhaseForecast, mean_spread, uniform_spread
 from dliosim.plan.forecast.layout_forecast import Placement, mean_read_bytes
-from dliosim.plan.forecast.rank_memory import RankMemory, rank_buffers
+from dliosim.plan.forecast.rank_memory import RankMemory, rank_buffers, reader_bytes
 from dliosim.plan.samples.io_requests import Calls, Extents, deal_rounds, plan_calls, sample_heads, share_bounds
 from dliosim.plan.samples.read_ranges import buffer_bytes, plan_reads, rows_to_keep
 from dliosim.plan.samples.sample_to_file import Permutation, sample_sizes
@@ -157,6 +157,7 @@ def _count_epoch(
         rank_buffers(loop, held.buffer, job.ranks_per_node, leads=True),
         round(max(one.plan_bytes for one in found) * tally.scale),
         loop.sync.size if loop.sync.kind == "allreduce" else 0,
+        readers=reader_bytes(loop.access),
     )
     return PhaseForecast(
         loop.kind,

@@ -8,7 +8,7 @@ from typing import Final, cast
 import numpy as np
 
 from dliosim.formats.protocols import Built, Format, Framed, GroupEncoder, Ints
-from dliosim.model import Convert, Dataset, Job, Loop, Prepare
+from dliosim.model import Access, Convert, Dataset, Job, Loop, Prepare
 from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample
 from dliosim.plan.forecast.layout_forecast import estimate_mean
 from dliosim.plan.samples.io_requests import plan_calls
@@ -21,6 +21,9 @@ from dliosim.plan.samples.sampler import plan_bytes, plan_epoch
 #: library. `scripts/dev/bench_start.py` measures both: PSS of 1 to 32 ranks, a straight line in the number of ranks.
 RANK_BYTES: Final = 30_000_000
 NODE_BYTES: Final = 27_000_000
+
+#: Memory of a reader process (`readers K processes`) of its own: the interpreter, numpy, and what it reads with.
+PROCESS_BYTES: Final = 20_000_000
 
 #: Rows of an epoch that are planned to find its largest batch; if all samples have one size a step would do.
 _PLANNED: Final = 1 << 14
@@ -45,6 +48,7 @@ class RankMemory:
     cache: int = 0  #: samples that `cache memory` keeps
     staging: int = 0  #: buffers of background saves until they are flushed
     saving: int = 0  #: buffers of saves next to what else there is
+    readers: int = 0  #: reader processes, without buffers
     files: int = 0  #: files that are written to memory (tmpfs); only a run counts them
 
     @property
@@ -69,6 +73,11 @@ def rank_buffers(loop: Loop, batch: int, on_node: int, leads: bool) -> int:
     return batch * (on_node if loop.access.scatter and leads else loop.access.batches)
 
 
+def reader_bytes(access: Access) -> int:
+    """Return the bytes of the reader processes of a rank."""
+    return access.readers * PROCESS_BYTES if access.processes else 0
+
+
 def loop_memory(loop: Loop, dataset: Dataset | None, steps: int, batch: int) -> RankMemory:
     """Return the memory of a loop on a rank that does not read for others, for `steps` steps an epoch.
 
@@ -76,7 +85,8 @@ def loop_memory(loop: Loop, dataset: Dataset | None, steps: int, batch: int) -> 
     """
     planned = 0 if dataset is None else plan_bytes(loop, dataset, steps)
     cache = min(loop.access.memory, steps * batch)
-    return RankMemory(loop.access.batches * batch, planned, loop.sync.size, cache)
+    buffers, readers = loop.access.batches * batch, reader_bytes(loop.access)
+    return RankMemory(buffers, planned, loop.sync.size, cache, readers=readers)
 
 
 def largest_batch(loop: Loop, places: Places, job: Job) -> int:

@@ -102,6 +102,10 @@ class JoinedPlaces(Places):
             ReadRanges.merge(made, np.concatenate(origins), extents.step_start) if made else empty_ranges(extents.steps)
         )
 
+    def drop_units(self) -> JoinedPlaces:
+        """Return the same places without the offsets and lengths of units."""
+        return replace(self, each=tuple(one.drop_units() for one in self.each))
+
     def decoder_column(self, number: int, file: int) -> Column | None:
         """Return column `number` of a file without its units."""
         member = self.member_of(file)

@@ -147,6 +147,14 @@ class Places(ABC):
     def file_sizes(self, files: Ints) -> Ints:
         """Return the bytes of each file."""
 
+    def file_size(self, file: int) -> int:
+        """Return the bytes of a file."""
+        return int(self.file_sizes(np.array([file]))[0])
+
+    def drop_units(self) -> Places:
+        """Return places that have only what readers and decoders need: no places of single units."""
+        return self
+
     def parts(self, ranks: int, rank: int) -> Iterator[FilePart]:
         """Return the parts of files that `rank` writes; those of all ranks cover every sample once."""
         return sample_parts(self.dataset, ranks, rank)
@@ -273,18 +281,15 @@ class FramedPlaces(Places):
         def offset_of(sample: int) -> int:
             return int(self.locate(np.array([sample]))[1][0])
 
-        def size_of(file: int) -> int:
-            return int(self.file_sizes(np.array([file]))[0])
-
         for part in sample_parts(self.dataset, ranks, rank):
             offset = 0 if part.first else offset_of(part.first_sample)
-            until = size_of(part.file) if part.last else offset_of(part.last_sample)
+            until = self.file_size(part.file) if part.last else offset_of(part.last_sample)
             yield replace(part, offset=offset, length=until - offset)
         # Files without samples (more files than samples) have only a header and a trailer.
         for file in range(rank, self.dataset.layout.files, ranks):
             start, stop = self.samples_of(file)
             if start == stop:
-                yield FilePart(file, 0, size_of(file), start, stop, True)
+                yield FilePart(file, 0, self.file_size(file), start, stop, True)
 
     def _bytes_before_in_block(self, samples: Ints) -> Ints:
         blocks, row = np.unique(samples // BLOCK, return_inverse=True)
@@ -362,6 +367,11 @@ class IndexedPlaces(Places):
         """Return the places of the same samples where only the first columns of their table are read."""
         form = replace(self.form, dataset=self.dataset.first_columns(count))
         return replace(self, form=form, index=replace(self.index, columns=self.index.columns[:count]))
+
+    def drop_units(self) -> IndexedPlaces:
+        """Return the same places without the offsets and lengths of units, which may be many."""
+        columns = tuple(replace(one, offset=_NO_UNITS, length=_NO_UNITS, first=None) for one in self.index.columns)
+        return replace(self, index=replace(self.index, columns=columns))
 
     def library_bytes(self, samples: Ints) -> Ints:
         """Return the bytes of each sample, of existing files by their indexes."""

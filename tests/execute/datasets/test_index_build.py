@@ -121,7 +121,7 @@ def test_indexes_of_data_written_afresh_take_the_place_of_those_before(tmp_path:
 def test_memory_is_shared_whatever_python_was_built_for(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create", raising=False)  # as where Python was built for a C library before 2.27
     if how == "a window of MPI":
-        monkeypatch.setattr("dliosim.execute.mpi.shared_memory._make_memfd", lambda size: -1)
+        monkeypatch.setattr("dliosim.execute.mpi.shared_memory.make_memory_file", lambda size: -1)
     memory, before = SharedMemory(MPI.COMM_SELF, 4096), shared_mappings()
     assert bytes(memory.view) == bytes(4096)
     memory.view[:] = b"x" * 4096

@@ -1,0 +1,91 @@
+"""A reader process of a rank (`readers K processes`): it reads, decodes and preprocesses batches, one after the other.
+
+The rank executes it with the descriptors of a socket, of the set-up and of the buffers. It has no MPI. It ends with its
+rank, whatever ends that: the kernel kills it, or its socket has no other end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import mmap
+import os
+import signal
+import socket
+import sys
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from dliosim.errors import DliosimError
+from dliosim.execute.backends.contract import Reader
+from dliosim.execute.backends.registry import open_readers
+from dliosim.execute.batches.decode_preprocess import unpack_rows
+from dliosim.execute.batches.messages import Header, ReaderSetup, read_setup, receive_message, send_message, take_meter
+from dliosim.execute.node.compute import keep_core_busy
+from dliosim.formats.protocols import Ints
+from dliosim.formats.registry import bind, import_libraries, import_modules
+from dliosim.plan.samples.io_requests import Calls
+from dliosim.trace.recorder import CallCollector, record_by
+
+_SET_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+
+_NONE: Final = np.empty(0, np.int64)
+
+
+def main() -> None:
+    """Serve the rank that executed this process; the arguments are its process and the descriptors."""
+    rank, socket_number, setup_number, slots_number = map(int, sys.argv[1:])
+    ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() == rank:  # it may have ended before that call
+        serve_rank(socket.socket(fileno=socket_number), read_setup(setup_number), slots_number)
+
+
+def serve_rank(connection: socket.socket, setup: ReaderSetup, slots: int) -> None:
+    """Do what the rank asks for until it closes the connection; `slots` is the descriptor of the buffers."""
+    if setup.recorded:
+        record_by(CallCollector())
+    buffers, size = memoryview(mmap.mmap(slots, 0)), setup.slot
+    batches = [buffers[at : at + size] for at in range(0, len(buffers), max(size, 1))]
+    # Its share of the open descriptors is that of a process with one reader.
+    [reader] = open_readers(replace(setup.access, readers=1), setup.files)
+    if setup.files is not None and setup.files.dataset is not None:
+        import_modules([setup.files.dataset])
+        import_libraries(bind(setup.files.dataset))
+    keep_core_busy(0)  # finds the speed of this core, before any clock runs
+    answer: Header = {"call": None if reader.meter.log is None else int(reader.meter.log.call)}
+    gc.disable()
+    while True:
+        header, arrays = take_meter(reader.meter)
+        send_message(connection, answer | header, arrays)
+        try:
+            asked, arrays = receive_message(connection)
+        except (EOFError, OSError):
+            return
+        try:
+            if asked["run"] == "read":
+                answer = _read_share(reader, setup, asked, arrays, batches[asked["slot"]])
+            else:
+                answer = {}
+                getattr(reader, asked["run"])()
+        except DliosimError as error:
+            answer = {"error": [type(error).__name__, error.message, error.code]}
+
+
+def _read_share(reader: Reader, setup: ReaderSetup, asked: Header, arrays: list[Ints], slot: memoryview) -> Header:
+    """Read a batch, or a share of one, into its buffer, decode and preprocess it; return bytes and times."""
+    file, offset, length, start, continues, *rows = arrays
+    edges = np.array([0, len(file)])
+    calls = Calls(file, offset, length, start, edges, _NONE, _NONE, edges, continues != 0 if len(continues) else None)
+    got = reader.read(calls, slot)
+    if setup.processor is None:
+        return {"got": got, "processed": 0, "decode": [], "preprocess": []}
+    stored, starts = unpack_rows(rows)
+    processor = setup.processor(stored, calls._replace(sample_start=starts), asked["times"])
+    taken = processor.process_batch(0, 0, len(starts), 1, slot)
+    return {"got": got, "processed": taken, "decode": processor.decode_ns, "preprocess": processor.preprocess_ns}
+
+
+if __name__ == "__main__":
+    main()

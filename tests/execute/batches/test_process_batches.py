@@ -1,0 +1,189 @@
+"""Readers that are processes: the same bytes, counts and errors as by threads, and none outlives its rank."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends.contract import Files, allocate
+from dliosim.execute.backends.registry import open_readers
+from dliosim.execute.batches.decode_preprocess import EpochCalls
+from dliosim.execute.batches.messages import ReaderSetup, read_setup, share_setup
+from dliosim.execute.batches.prefetch import Batches, make_batches
+from dliosim.execute.batches.process_batches import ProcessBatches
+from dliosim.measure.rank.histogram import Histogram
+from dliosim.measure.rank.meter import MeterGroup
+from dliosim.model import Access, By
+from tests.execute.calls import make_calls
+
+#: The step's calls: file, offset, bytes. The last step reads nothing.
+STEPS = [[(0, 100 * step, 60), (1, 10 * step, 50), (2, step, 7)] for step in range(7)] + [[]]
+SLOT = 4096
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    for file in range(3):
+        (tmp_path / str(file)).write_bytes(np.random.default_rng(file).bytes(1000))
+    return Files(tmp_path, str, int, False, cast(Any, None))
+
+
+@contextmanager
+def executed(files: Files, access: Access) -> Iterator[ProcessBatches]:
+    batches = ProcessBatches(ReaderSetup(access, files, None, SLOT, False))
+    try:
+        yield batches
+    finally:
+        batches.close(failed=True)
+        assert not [pid for pid in batches.processes if Path(f"/proc/{pid}").exists()]
+
+
+def read_epochs(batches: Batches, steps: list[list[tuple[int, int, int]]]) -> list[bytes]:
+    found = []
+    for _ in range(2):
+        batches.begin(EpochCalls(make_calls(steps)))
+        batches.start()
+        for step in range(len(steps)):
+            slot, got = batches.wait(step)
+            found.append(bytes(slot[:got]))
+        batches.end()
+    return found
+
+
+def counts(batches: Batches) -> tuple[dict[str, int], int]:
+    """Return what the meters count, and the number of latencies; some time was spent in calls and in opening."""
+    group, latencies = MeterGroup([reader.meter for reader in batches.readers]), Histogram()
+    busy = group.collect_busy(latencies) + group.collect_rest()
+    assert 0 < busy <= latencies.sum_ns
+    assert sum(reader.meter.open_ns for reader in batches.readers) > 0
+    found = group.sum_counts()
+    return {name: found[name] for name in ("calls", "bytes_moved", "opens")}, latencies.count
+
+
+@pytest.mark.parametrize(
+    ("by", "engine", "lifetime"),
+    [("batch", "mmap", "each epoch"), ("batch in turn", "preadv", "each sample"), ("sample", "queued", "each epoch")],
+)
+def test_processes_read_and_count_what_threads_do(files: Files, by: By, engine: Any, lifetime: Any) -> None:
+    access = Access(readers=2, prefetch=3, by=by, engine=engine, depth=4 * (engine == "queued"), open=lifetime)
+    threads = make_batches(access, open_readers(access, files), [allocate(SLOT) for _ in range(3)])
+    wanted = read_epochs(threads, STEPS)
+    assert wanted[0] == b"".join((files.directory / str(file)).read_bytes()[at:][:n] for file, at, n in STEPS[0])
+    with executed(files, replace(access, processes=True)) as batches:
+        assert read_epochs(batches, STEPS) == wanted
+        batches.close()
+        # Otherwise the reader that is free takes the next task, and opens the files that it lacks.
+        whole, some = counts(threads), counts(batches)
+        assert some[1] == whole[1]
+        assert {**some[0], "opens": 0} == {**whole[0], "opens": 0}
+        assert by != "batch in turn" or some[0]["opens"] == whole[0]["opens"]
+    threads.close()
+
+
+def test_an_error_of_a_process_is_raised_by_its_step_and_the_others_are_read(files: Files) -> None:
+    steps = [[(0, 0, 10)], [(1, 990, 60)], [(7, 0, 10)], [(2, 0, 10)]]
+    with executed(files, Access(readers=1, prefetch=2, processes=True)) as batches:
+        batches.begin(EpochCalls(make_calls(steps)))
+        batches.start()
+        batches.wait(0)
+        with pytest.raises(ExecutionError, match=rf"offset 990 .* on {files.directory}/1:") as short:
+            batches.wait(1)
+        with pytest.raises(ExecutionError, match=rf"open failed on {files.directory}/7") as missing:
+            batches.wait(2)
+        assert (short.value.code, missing.value.code) == ("R401", "R401")
+        assert batches.wait(3)[1] == 10
+        batches.end()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_process_that_is_killed_is_an_error_with_its_number_and_the_signal(files: Files, number: int) -> None:
+    with executed(files, Access(readers=2, prefetch=2, by="batch in turn", processes=True)) as batches:
+        batches.begin(EpochCalls(make_calls(STEPS)))
+        os.kill(batches.processes[1], number)
+        batches.start()
+        batches.wait(0)
+        name = signal.Signals(number).name
+        with pytest.raises(ExecutionError, match=f"reader process {batches.processes[1]} was killed by {name}"):
+            batches.wait(1)
+
+
+def test_signals_to_the_job_do_not_end_a_process_and_it_has_no_mpi(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PMI_RANK", "3")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
+    with executed(files, Access(readers=1, prefetch=1, processes=True)) as batches:
+        place = Path(f"/proc/{batches.processes[0]}")
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            os.kill(batches.processes[0], number)
+        assert len(read_epochs(batches, STEPS)) == 16
+        assert "libmpi" not in (place / "maps").read_text()
+        assert b"RANK=3" not in (place / "environ").read_bytes()
+        batches.close()
+
+
+ABANDONED = """
+import os, signal, sys
+from pathlib import Path
+from dliosim.execute.backends.contract import Files
+from dliosim.execute.batches.messages import ReaderSetup
+from dliosim.execute.batches.process_batches import ProcessBatches
+from dliosim.model import Access
+batches = ProcessBatches(ReaderSetup(Access(readers=3, prefetch=3, processes=True), None, None, 4096, False))
+print(*batches.processes, flush=True)
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(0)", "raise ValueError"])
+def test_processes_end_with_their_rank(end: str) -> None:
+    text = ABANDONED.format(end=end)
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=60)
+    processes = found.stdout.split()
+    assert len(processes) == 3, found.stderr
+    wait_until(lambda: not any(is_alive(pid) for pid in processes))
+
+
+def is_alive(pid: str) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+def wait_until(there: Callable[[], bool]) -> None:
+    end = monotonic() + 30
+    while not there():
+        assert monotonic() < end
+        sleep(0.01)
+
+
+def test_a_set_up_arrives_with_its_arrays_where_they_are_shared(files: Files) -> None:
+    table = np.arange(100)
+    setup = ReaderSetup(Access(readers=1), replace(files, name=table.__getitem__), None, 8, True)
+    descriptor = share_setup(setup)
+    found = read_setup(descriptor)
+    os.close(descriptor)
+    assert (found.access, found.slot, found.recorded) == (setup.access, 8, True)
+    assert found.files is not None
+    assert [int(found.files.name(number)) for number in (0, 99)] == [0, 99]  # type: ignore[call-overload]
+
+
+def test_a_process_that_cannot_start_is_an_error(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(ExecutionError, match="ended with status 1"):
+        ProcessBatches(ReaderSetup(Access(readers=1, processes=True), files, None, SLOT, False))
+    monkeypatch.setattr("sys.executable", "/nowhere")
+    with pytest.raises(ExecutionError, match="cannot execute a reader process: No such file"):
+        ProcessBatches(ReaderSetup(Access(readers=1, processes=True), files, None, SLOT, False))
