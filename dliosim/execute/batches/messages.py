@@ -78,7 +78,7 @@ class ReaderSetup:
     files: Files | None
     #: makes the processor of a step from its ranges, calls and times; None for neither decoding nor preprocessing
     processor: Callable[..., BatchProcessor] | None
-    #: bytes of each of `Access.batches` buffers
+    #: bytes of each of `Access.batches` buffers, whole pages, at least one
     slot: int
     #: calls and spans are noted
     recorded: bool

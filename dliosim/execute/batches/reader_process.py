@@ -47,7 +47,7 @@ def serve_rank(connection: socket.socket, setup: ReaderSetup, slots: int) -> Non
     if setup.recorded:
         record_by(CallCollector())
     buffers, size = memoryview(mmap.mmap(slots, 0)), setup.slot
-    batches = [buffers[at : at + size] for at in range(0, len(buffers), max(size, 1))]
+    batches = [buffers[at : at + size] for at in range(0, len(buffers), size)]
     # Its share of the open descriptors is that of a process with one reader.
     [reader] = open_readers(replace(setup.access, readers=1), setup.files)
     if setup.files is not None and setup.files.dataset is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -52,6 +53,7 @@ from dliosim.model.verbs import count_due, is_due
 from dliosim.plan.forecast.rank_memory import rank_buffers, reader_bytes
 from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.read_ranges import buffer_bytes
+from dliosim.plan.samples.sample_to_file import align_up
 from dliosim.readable import count, seconds
 from dliosim.trace.recorder import collector, recorder
 
@@ -338,7 +340,8 @@ class LoopRunner:
             if loop.decode or loop.preprocess is not None:
                 processor = bind_processor(session, loop, places, files.path)
         reads = None if self._null else files
-        return ProcessBatches(ReaderSetup(loop.access, reads, processor, size, collector() is not None))
+        slot = align_up(max(size, 1), mmap.PAGESIZE)
+        return ProcessBatches(ReaderSetup(loop.access, reads, processor, slot, collector() is not None))
 
     def _save_after_epoch(self, record: EpochRecord, series: EpochSeries) -> None:
         for held, content in self.saves.save_after_epoch(record.epoch):
