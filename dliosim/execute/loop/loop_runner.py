@@ -46,7 +46,7 @@ from dliosim.measure.figures.timeline import gather_timeline, has_offsets, keep_
 from dliosim.measure.rank.records import EpochRecord, LoggedEpoch
 from dliosim.measure.rank.step_times import PlannedSteps, StepAccount
 from dliosim.measure.rank.time_series import EpochSeries
-from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.phase import PROCESSES, LoopPhase
 from dliosim.model import Access, Dataset, Loop
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import count_due, is_due
@@ -399,7 +399,7 @@ class LoopRunner:
         notes = (
             next((reader.meter.how for reader in readers if reader.meter.how), ""),
             _reader_note(access),
-            "readers are processes" if access.processes else "",
+            PROCESSES if access.processes else "",
             "" if self._null or access.through != "library" else _library_note(access, counted),
             _compression_note(self._dataset) if self._dataset else "",
             self._data.note if self._data else "",

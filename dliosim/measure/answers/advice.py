@@ -218,7 +218,7 @@ def _read_faster(
         ahead = f"{loop.readers} batches"
         yield from change("prefetch_more", "prefetch", ahead, batches=loop.prefetch, readers=loop.readers)
     elif loop.readers < more <= _MANY_READERS:
-        yield from change("more_readers", "readers", str(more))
+        yield from change("more_readers", "readers", loop.write_readers(more))
     elif crowd > 1 and is_crowded:
         yield _free_cores(run, loop, accepts, crowd - 1)
     elif crowd > 1:
@@ -244,7 +244,7 @@ def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts, most_ranks: 
     cores, crowd = run.environment.cores_per_node, run.environment.ranks_per_node
     readers = min(loop.readers, _readers_with_cores(run)) if crowd > 1 else loop.readers
     ranks = min(max(cores // (1 + readers), 1), most_ranks)
-    override = (f"{loop.name}.readers", str(readers))
+    override = (f"{loop.name}.readers", loop.write_readers(readers))
     needless = accepts(override) if readers < loop.readers else None
     changed = "" if needless is None else "=".join(override)
     if changed or ranks < crowd:

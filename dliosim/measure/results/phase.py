@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from dliosim.measure.figures.epoch_summaries import EpochSummary
@@ -41,6 +41,10 @@ class PhaseSummary:
         return tuple((key, value, granted.get(key)) for key, value in self.hints_asked if granted.get(key) != value)
 
 
+#: The note of a loop whose readers are processes.
+PROCESSES: Final = "readers are processes"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopPhase(PhaseSummary):
     """A run of a loop."""
@@ -61,6 +65,10 @@ class LoopPhase(PhaseSummary):
     readers: int = 0
     #: `library` where the format's own library read, else `direct`
     through: str = "direct"
+
+    def write_readers(self, number: int) -> str:
+        """Return the phrase of the setting `readers` for another number of readers of the same kind."""
+        return f"{number} processes" if number and PROCESSES in self.notes else str(number)
 
     @property
     def reads_nothing(self) -> bool:
