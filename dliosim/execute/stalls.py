@@ -94,13 +94,13 @@ def inspect_process(pid: int, state: str, but: Collection[int] = ()) -> ProcessS
             (child, thread, line) for thread, line in _thread_calls(child, ()) if not _is_idle(child, thread, line)
         ]
     key = tuple(line for _, _, line in busy)
+    if stopped := [child for child in list_children(pid) if _process_state(child) in _STOPPED]:
+        return ProcessState(state, f"reader process {stopped[0]}, which is stopped", key)
     if busy:
         process, _, line = busy[0]
         more = f", and {len(busy) - 1} more of its threads are in calls" if len(busy) > 1 else ""
         of = "" if process == pid else f" in reader process {process}"
         return ProcessState(state if state in "TtDZX" else "c", format_call(process, line) + of + more, key)
-    if stopped := [child for child in list_children(pid) if _process_state(child) in _STOPPED]:
-        return ProcessState(state, f"reader process {stopped[0]}, which is stopped", key)
     if state == "D":
         return ProcessState(state, "a page fault", key)
     return ProcessState(state, next((format_call(pid, line) for thread, line in calls if thread == pid), ""), key)

@@ -23,7 +23,7 @@ RANK_BYTES: Final = 30_000_000
 NODE_BYTES: Final = 27_000_000
 
 #: Memory of a reader process (`readers K processes`) of its own: the interpreter, numpy, and what it reads with.
-PROCESS_BYTES: Final = 20_000_000
+PROCESS_BYTES: Final = 25_000_000
 
 #: Rows of an epoch that are planned to find its largest batch; if all samples have one size a step would do.
 _PLANNED: Final = 1 << 14

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import signal
 import subprocess
 import sys
 import threading
@@ -96,3 +97,18 @@ def test_calls_of_the_thread_that_looks_are_not_counted(tmp_path: Path) -> None:
     more = count_transfers(os.getpid(), {threading.get_native_id()})
     if counts[0] != (0, 0):
         assert more[0] > counts[0][0] and more[1] >= counts[0][1] + 5000
+
+
+def test_the_call_of_a_reader_process_is_one_of_its_rank(tmp_path: Path) -> None:
+    pipe, own = tmp_path / "pipe", [int(entry.name) for entry in Path("/proc/self/task").iterdir()]
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)]) as process:
+        end, wanted = monotonic() + 20, f"openat({pipe}) in reader process {process.pid}"
+        while (found := inspect_process(os.getpid(), "S", own)).call != wanted and monotonic() < end:
+            sleep(0.01)
+        process.send_signal(signal.SIGSTOP)
+        while "stopped" not in (stopped := inspect_process(os.getpid(), "S", own)).call and monotonic() < end:
+            sleep(0.01)
+        process.kill()
+    assert (found.state, found.call) == ("c", wanted)
+    assert stopped.call == f"reader process {process.pid}, which is stopped"
