@@ -120,6 +120,7 @@ def test_each_data_set_is_read_in_the_planned_order_with_figures_of_its_own(
     [
         {"readers": "2", "prefetch": "3 batches"},
         {"readers": "3 by sample", "decode": "on"},
+        {"readers": "2 processes", "decode": "on"},
         {"transfer": "2000 B", "open": "each epoch", "order": "by offset"},
         {"engine": "mmap", "readers": "2"},
         {"engine": "queued depth 3"},
@@ -133,6 +134,12 @@ def test_however_they_are_read(place: Place, sources: str, define: dict[str, str
     plain, other = read(place, 2, sources), read(place, 2, sources, **define)
     assert other["order_hash"] == plain["order_hash"]
     assert "cache" in define or other["extent_hash"] == plain["extent_hash"]
+
+
+def test_processes_that_read_have_the_latencies_of_each_data_set(place: Place) -> None:
+    (loop,) = phases(read(place, 2, REPEATED, readers="2 processes"), "train")
+    for epoch in loop["epochs"]:
+        assert all(one["call_latency_seconds"]["max"] > 0 for one in epoch["datasets"])
 
 
 @pytest.mark.parametrize("sources", ["images, units", "units 50 %, text 50 %, until all end"])

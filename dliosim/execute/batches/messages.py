@@ -113,6 +113,7 @@ def take_meter(meter: Meter) -> tuple[Header, list[Ints]]:
     spans, single = meter.spans, np.array(meter.stamps, np.int64)
     header: Header = {name: getattr(meter, name) for name in _COUNTS}
     header |= {"how": meter.how, "until": [until for _, _, until in spans]}
+    header["read"] = [None if run is None else run[1:] for run in meter.read_rows]
     arrays = [single, *(one for begin, end, _ in spans for one in (begin, end))]
     noted = collector()
     if meter.log is not None and noted is not None:
@@ -120,6 +121,7 @@ def take_meter(meter: Meter) -> tuple[Header, list[Ints]]:
         header["single"], header["spans"] = noted.take_noted()
     for name in _COUNTS:
         setattr(meter, name, 0)
+    meter.read_rows.clear()
     meter.stamps.clear()
     meter.spans.clear()
     return header, arrays
@@ -142,6 +144,9 @@ def add_meter(meter: Meter, header: Header, arrays: list[Ints], calls: Calls | N
             log.add_call(CALLS[call], *numbers)
         for kind, begin, end in header["spans"]:
             notes.note_span(kind, begin, end, step)
+    for rows in header["read"]:
+        part = None if rows is None else cast(Calls, calls).part(rows[0], sum(rows))
+        meter.read_rows.append(None if part is None else (part.whole or part, part.first, len(part.file)))
     # Last, as `Meter.add_run` does: the rank's main thread takes them at any time, with their rows.
     meter.stamps.extend(stamps.tolist())
     meter.spans.extend(zip(spans[::2], spans[1::2], header["until"], strict=True))

@@ -51,8 +51,11 @@ def serve_rank(connection: socket.socket, setup: ReaderSetup, slots: int) -> Non
     # Its share of the open descriptors is that of a process with one reader.
     [reader] = open_readers(replace(setup.access, readers=1), setup.files)
     if setup.files is not None and setup.files.dataset is not None:
-        import_modules([setup.files.dataset])
-        import_libraries(bind(setup.files.dataset))
+        import_modules(setup.files.dataset.members)
+        for dataset in setup.files.dataset.members:
+            import_libraries(bind(dataset))
+        if len(setup.files.dataset.members) > 1:
+            reader.meter.source_of = np.zeros_like  # notes the rows that calls read: the rank knows their data sets
     keep_core_busy(0)  # finds the speed of this core, before any clock runs
     answer: Header = {"call": None if reader.meter.log is None else int(reader.meter.log.call)}
     gc.disable()
