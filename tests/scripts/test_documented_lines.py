@@ -189,7 +189,7 @@ def test_the_first_line_for_a_cluster_needs_nothing_but_what_it_installs(checkou
 def test_a_plain_install_takes_every_shipped_pattern_that_names_no_extra(checkout: Path) -> None:
     texts = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "patterns").glob("*.dlio")}
     needy = sorted(name for name, text in texts.items() if "pip install '.[" in text)
-    assert needy == ["dlrm", "flux", "retinanet"]
+    assert needy == ["dlrm", "dlrm_labels", "flux", "retinanet"]
     lines = "python3 -m venv env && env/bin/dliosim check patterns/*.dlio"
     done = type_lines(checkout, lines, [])
     assert done.stdout.count(": ok (") == len(texts) - len(needy), done.stderr
