@@ -120,6 +120,9 @@ class SaturateCommand(RunCommand):
 
         Raises UsageError if no loop can be asked.
         """
+        for stage in workload.stages():
+            cure = f'`-D "stage {stage.dataset}.copy=off"` measures the place of {stage.dataset} itself'
+            raise UsageError(f"{workload.name}: saturate copies nothing to the nodes{HELP}{cure}")
         name = self.setup.parsed.loop
         verbs = [verb for verb, _ in flatten_verbs(workload.verbs)]
         loops = [one for one in verbs if isinstance(one, Loop) and one.dataset and not one.arrivals]

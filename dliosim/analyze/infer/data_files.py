@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
@@ -187,7 +188,7 @@ def _list_calls(view: View, is_own: Bools, reads: Bools) -> _Calls:
     paths = tuple(events.files[number] for number in order)
     return _Calls(
         paths,
-        _list_unread(paths),
+        _list_unread(paths, events.files),
         place,
         rows,
         contents,
@@ -198,8 +199,8 @@ def _list_calls(view: View, is_own: Bools, reads: Bools) -> _Calls:
     )
 
 
-def _list_unread(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the files that are here, next to these, with names that differ from theirs in numbers; none if many."""
+def _list_unread(paths: tuple[str, ...], traced: Sequence[str]) -> tuple[str, ...]:
+    """Return files next to these that are not `traced`, with names that differ in numbers; none if many."""
     plain = {_hide_numbers(path) for path in paths}
     found: list[str] = []
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
@@ -210,7 +211,7 @@ def _list_unread(paths: tuple[str, ...]) -> tuple[str, ...]:
                         found.append(entry.path)
         except (OSError, ValueError):  # not here, or no path at all
             return ()
-    others = {*found} - {*paths}
+    others = {*found} - {*traced}
     return tuple(sorted(others)) if len(others) < len(paths) else ()
 
 

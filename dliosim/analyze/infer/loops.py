@@ -147,6 +147,8 @@ def _describe_requests(reads: SampleReads, steps: int) -> Fact:
     mean = float(gaps.mean()) if len(gaps) else 0.0
     gap = format_seconds(float(f"{mean:.3g}"))
     every = gap if gaps.std() <= _STEADY * mean else f"exponential({gap})"
+    if mean <= 0:
+        return Fact(f"{steps} per rank every 1 ms", "one step: nothing shows when requests come", False)
     why = "samples are read again before all are; when requests come is a guess by when they are read"
     return Fact(f"{steps} per rank every {every}", why, False)
 

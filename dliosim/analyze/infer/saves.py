@@ -120,7 +120,7 @@ def _describe(view: View, own: Bools, loop: LoopFacts | None) -> SaveFacts:
     restores, shared, doubt = _count_restores(view, own, each, ranks, files)
     whole = round(shared * each) if shared <= _EVERYTHING else 0
     kind = "whole" if writers == 1 and ranks > 1 else "total"
-    sizes = _list_parts(view, writes[number == 0], call) if files == 1 else []
+    sizes = _list_parts(view, writes[number == 0], call) if files == 1 and not whole else []
     sizes = sizes if len(sizes) * saves <= len(writes) and sum(sizes) * saves == total else [each - whole]
     parts = [
         Fact(f"state{place or ''} {format_bytes(size)} {kind}", why, is_counted) for place, size in enumerate(sizes)

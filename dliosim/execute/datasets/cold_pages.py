@@ -74,6 +74,8 @@ def begin_cold(session: Session, dataset: Dataset, within: float, copy: LocalCop
         with report_damage(dataset):
             return resident_share(session, files, MOST_DROPPED, path)
 
+    mount = find_mount(path(0)) if files else None
+    in_memory = f"{mount.kind} keeps files in memory" if mount is not None and mount.is_memory_backed else ""
     while True:
         with session.progress.track_bytes(f"drop caches of {dataset.name}", lambda: 0):
             dropped, why = world.run_on_all(drop_own)
@@ -82,8 +84,7 @@ def begin_cold(session: Session, dataset: Dataset, within: float, copy: LocalCop
         world.node.allreduce(here, "sum")
         kept, examined = here.tolist()
         is_warm = kept * _COLD >= max(examined, 1) or dropped < len(own)
-        mount = find_mount(path(0))
-        why = f"{mount.kind} keeps files in memory" if mount.is_memory_backed else why
+        why = in_memory or why
         is_over = bool(why) or perf_counter_ns() > until
         some_warm, some_over = world.allreduce(np.array([is_warm, is_warm and is_over], np.int64), "max").tolist()
         if not some_warm:

@@ -93,6 +93,8 @@ class LoopRunner:
         # The copy on this node that is read, and the first epoch (from 1) that reads it.
         self._copy: LocalCopy | None = None
         self._copied_from = 1
+        # The places that epochs have read, by their names.
+        self._roots: dict[str, None] = dict.fromkeys(self._list_roots())
         if not self._take_copy(1) and self._data is not None:
             self._files = _share_files(session.world, loop.access, self._data)
         #: the checkpoints that the loop saves, its sync, and the end of its time
@@ -123,6 +125,7 @@ class LoopRunner:
         if self._files is not None:
             free_communicator(world, self._files.comm)
         self._copy, self._copied_from = copy, epoch
+        self._roots = dict.fromkeys([*(self._roots if epoch > 1 else ()), *self._list_roots()])
         self._data = replace(data, directory=copy.files.directory, name=copy.files.name)
         self._files = _share_files(world, self._loop.access, self._data)
         return True
@@ -135,11 +138,19 @@ class LoopRunner:
             return ""
         return next(filter(None, [find_uncounted_reads(session, path) for path in self._first_paths(data)]), "")
 
-    def _first_paths(self, data: OpenDataset) -> list[Path]:
-        """Return the path of the first file of each data set that this rank's node may read."""
-        if self._copy is not None and len(self._copy.numbers):
-            return [self._copy.path(0)]
+    def _first_paths(self, data: OpenDataset) -> list[Path | None]:
+        """Return the path of the first file of each data set that this rank's node may read; None for no file."""
+        if self._copy is not None:
+            return [self._copy.path(0) if len(self._copy.numbers) else None]
         return [data.path(member.first_file) for member in data.places.members]
+
+    def _list_roots(self) -> list[str]:
+        """Return the names of the places that the loop reads."""
+        name, copy, data = self._session.place_name, self._copy, self._data
+        if copy is not None:
+            return [name(copy.root, copy.files.directory)]
+        members = () if data is None else data.places.members
+        return [name(one.places.dataset.root, cast(OpenDataset, data).path(one.first_file)) for one in members]
 
     def look_at_cache(self) -> None:
         """Measure how much of the data is in the page cache, before the first epoch."""
@@ -209,6 +220,7 @@ class LoopRunner:
         """Plan, run and summarise one epoch, shown as `number` (from 1); return whether the time is up."""
         if self._take_copy(epoch + 1):
             self._uncounted = self._find_uncounted_reads()
+            self.look_at_cache()
         session, world, loop, data = self._session, self._session.world, self._loop, self._data
         work = self._plan_epoch(epoch, steps)
         dropping = self._drop_pages(number)
@@ -358,12 +370,7 @@ class LoopRunner:
         """
         loop = self._loop
         epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
-        data = self._data
-        root = None
-        if data is not None:
-            names = [self._copy.root] if self._copy else [one.places.dataset.root for one in data.places.members]
-            places = map(self._session.place_name, names, self._first_paths(data))
-            root = ", ".join(dict.fromkeys(places))
+        root = ", ".join(self._roots) or None
         return RunningLoop(
             partial(_interim_summary, loop, root, self._session.reads_nothing, self._resident, self._epochs), epochs
         )

@@ -70,14 +70,15 @@ def share_first_reason(world: World, what: str, why: str) -> tuple[str, ...]:
     return () if note is None else (note,)
 
 
-def find_uncounted_reads(session: Session, path: Path) -> str:
+def find_uncounted_reads(session: Session, path: Path | None) -> str:
     """Return why the bytes from the device are not known of a file and of others like it; empty if they are counted.
 
-    The first rank of each node reads a page of the file. Collective; no failure ends the run.
+    The first rank of each node reads a page of the file; without a path its node reads nothing. Collective; no failure
+    ends the run.
     """
     answers = {True: 1, None: 0, False: -1}
     found: bool | None = True
-    if session.world.node.rank == 0:
+    if session.world.node.rank == 0 and path is not None:
         try:
             found = find_mount(path).is_memory_backed or counts_reads(path)  # no device gives what is in memory
         except (ExecutionError, ValueError):  # ValueError: the file was cut short meanwhile

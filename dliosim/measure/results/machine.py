@@ -74,5 +74,6 @@ class Environment:
 
     def is_stored_on(self, root: str | None, kinds: frozenset[str]) -> bool:
         """Return True if a root is on a file system of these kinds; for an unknown root, if all roots are."""
-        own = [place for place in self.file_systems if place.root == root] or self.file_systems
+        names = (root or "").split(", ")  # a loop may read several
+        own = [place for place in self.file_systems if place.root in names] or self.file_systems
         return bool(own) and all(place.kind.partition(".")[0] in kinds for place in own)

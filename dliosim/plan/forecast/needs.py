@@ -163,14 +163,14 @@ class StageNeeds:
 def stage_needs(workload: Workload, forecast: Forecast, memory: float, storage: StorageRates) -> Iterator[StageNeeds]:
     """Yield what each `stage` verb needs; arguments as of `loop_needs`."""
     loops = {needs.loop.name: needs for needs in loop_needs(workload, forecast, memory)}
-    phases = {one.name: one for one in reversed(forecast.phases)}
+    phases = {(one.verb, one.name): one for one in reversed(forecast.phases)}
     copied = {one.name: one for one in forecast.storage if one.kind == "copy"}
     for verb in dict.fromkeys(workload.stages()):
         each, times = copied[verb.dataset], None
         read = next((loop for loop in loops_after(verb, workload.verbs) if loop.name in loops), None)
         if read is not None and storage.bandwidth is not None and storage.local is not None:
             copying = max(each.bytes * each.copies / storage.bandwidth, each.bytes / storage.local)
-            first, node_bytes = phases[read.name], loops[read.name].node_bytes
+            first, node_bytes = phases[read.kind, read.name], loops[read.name].node_bytes
             shared = _epoch_seconds(first, read, node_bytes * each.copies / storage.bandwidth)
             times = copying, shared, _epoch_seconds(first, read, node_bytes / storage.local)
         fits = storage.local_space is None or each.bytes <= storage.local_space
