@@ -167,7 +167,7 @@ def _sample_settings(workload: Workload) -> Iterator[tuple[str, dict[str, int]]]
     for verb, _ in flatten_verbs(workload.verbs):
         if isinstance(verb, Loop) and verb.dataset:
             read = workload.dataset(verb.dataset).members
-            known = all(not one.source for one in read)
+            known = len(read) == 1 and not read[0].source  # more samples of one of several data sets may not be read
             yield verb.name, {f"{one.name}.samples": one.samples for one in read} if known else {}
 
 

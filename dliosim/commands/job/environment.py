@@ -38,7 +38,8 @@ def describe_environment(
 ) -> Environment:
     """Return the environment of a run, on rank 0; `node` is the result of `fullest_node`, `output` that of --output."""
     granted = next((dict(phase.hints_granted) for phase in phases if phase.hints_granted), {})
-    below = sorted({phase.root for phase in phases if phase.root is not None} - set(session.roots))
+    read = {name for phase in phases if phase.root is not None for name in phase.root.split(", ")}
+    below = sorted(read - set(session.roots))
     if session.modelled is not None:  # its name is no place
         below = []
     places = (  # a mount that data are on comes before the roots: titles name the first place

@@ -104,7 +104,8 @@ class BatchProcessor:
         self.preprocess_ns: list[int] = []
         self._path = path
         self._decodes = loop.decode and loop.access.through == "direct"
-        self._find_member = cache(places.member_of)
+        only = places.members[0] if len(places.members) == 1 else None
+        self._find_member: Callable[[int], Member] = cache(places.member_of) if only is None else lambda _: only
         self._find_column = cache(places.decoder_column)
         self._stored = stored
         self._start = calls.sample_start

@@ -198,8 +198,10 @@ def record_plan(
     world, extents, asked, steps = session.world, work.extents, work.stored.extents, record.steps
     # The order hash takes the sizes of the samples themselves, so that it is equal for other formats of the same data.
     length = extents.length.copy()
+    # Without I/O, places may be estimates, of a data set like this one.
+    datasets = dict(zip([each.first_sample for each in data.places.members], dataset.members, strict=True))
     for member, rows in data.places.split_rows(extents.sample):
-        if not (one := member.places.dataset).source:
+        if not (one := datasets[member.first_sample]).source:
             length[rows] = sample_sizes(one, extents.sample[rows] - member.first_sample)
     shown = replace(extents, length=length)
     epoch = record.epoch - 1  # as the plan counts
@@ -224,6 +226,8 @@ def _count_sources(
 
     `shown` are `extents` with the sizes of the samples themselves.
     """
+    if not latencies:
+        return
     number = data.places.member_of_files(extents.file)
     done = np.arange(len(number)) < extents.step_start[record.steps]
     for one, (member, latency) in enumerate(zip(data.places.members, latencies, strict=False)):

@@ -196,7 +196,7 @@ class VerbCompiler:
             kind=cast(Literal["train", "evaluate", "infer"], block.kind),
             name=block.name,
             dataset="" if dataset is None else getattr(dataset, "sources", dataset.name),
-            access=compile_access(settings, dataset.layout if dataset is not None else model.Layout("shared file", 1)),
+            access=compile_access(settings, _find_layout(dataset)),
             shuffle=self._shuffle(settings),
             checkpoints=tuple(cadence for cadence in cadences if cadence is not None),
             **fields,
@@ -318,3 +318,10 @@ def _check_requests(settings: Settings) -> None:
                 [Label(line.place, "the data set is read again as needed")],
                 ("requests", "this says how many steps there are"),
             )
+
+
+def _find_layout(dataset: model.Dataset | None) -> model.Layout:
+    """Return the layout that decides how long files stay open: of several data sets that of a file per sample."""
+    if dataset is None:
+        return model.Layout("shared file", 1)
+    return next((one.layout for one in dataset.members if one.layout.kind == "file per sample"), dataset.layout)

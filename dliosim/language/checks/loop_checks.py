@@ -29,7 +29,8 @@ def check_loop(settings: Settings, loop: Loop, dataset: Dataset, nouns: Mapping[
         data = nouns[one.name]
         access_checks.check_collective(settings, loop, one, data)
         _check_columns(settings, loop, one, data)
-        _check_decode(settings, loop, one, data)
+        if one.format != "raw" or all(other.format == "raw" for other in dataset.members):
+            _check_decode(settings, loop, one, data)
         access_checks.check_memory_cache(settings, access, one, data)
         if access.through == "library":
             access_checks.check_library(settings, access, one, data)

@@ -128,7 +128,9 @@ def advise(
         yield Advice("prefetch_less")
     elif not answer.from_storage:
         if run.is_stored_on(loop, OWN_CACHE_WITH_DIRECT_KINDS):
-            kinds = {place.kind for place in run.environment.file_systems if place.root == loop.root}
+            kinds = {
+                place.kind for place in run.environment.file_systems if place.root in (loop.root or "").split(", ")
+            }
             yield Advice("exceed_memory", {"is_stacked": bool(kinds & STACKED_KINDS)})
         elif loop.cache != "off":
             yield from change("bypass_cache", "cache", "off")

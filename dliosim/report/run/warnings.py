@@ -80,7 +80,8 @@ def _machine_warnings(run: RunSummary) -> Iterator[str]:
         elif run.saves or run.restores:
             yield f"{crowd}: saves and restores include waits for a core, which are only counted for loops"
     said = {answer.loop for answer in run.answers if answer.source == "memory"}
-    read = {loop.root for loop in run.loops if loop.name in said}
+    roots = (loop.root for loop in run.loops if loop.name in said)
+    read = {name for root in roots for name in (root.split(", ") if root is not None else [None])}
     memories = [
         place.root for place in environment.file_systems if place.kind in MEMORY_KINDS and not {place.root, None} & read
     ]
