@@ -30,13 +30,21 @@ def _check_reads(verb: Stage, stage: Settings, loop: Loop, settings: Settings) -
             ("read", "reads them together"),
             [Label(own, "copies one of them")],
         )
-    if loop.access.is_mpi and loop.access.communicator == "world" and nodes > 1:
+    if loop.access.is_mpi and loop.access.communicator not in ("node", 1) and nodes > 1:
         settings.report(
             "E211",
             f"ranks of {nodes} nodes cannot open the copies of `{verb.dataset}` together",
             "use `communicator node`, or `api posix`",
-            ("api", "all ranks open a file together"),
+            ("api", "ranks open a file together"),
             [Label(own, "each node reads a file of its own")],
+        )
+    if verb.copy == "in the background" and loop.cold_within is not None:
+        settings.report(
+            "E211",
+            f"`{loop.name}` drops its page cache before each epoch, while nodes still copy `{verb.dataset}`",
+            "use `copy before`",
+            ("caches", "each epoch must read from storage"),
+            [Label(own, "the copy's own reads fill the page cache")],
         )
     if verb.holds == "own share" and moves_samples(loop):
         settings.report(
