@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -49,6 +50,8 @@ def copy_file(
                         now = perf_counter_ns()
                         with wrap_call("pwrite", target):
                             wrote = os.pwrite(to, buffer[done:got], at + done)
+                            if wrote == 0:
+                                raise OSError(errno.EIO, os.strerror(errno.EIO))
                         if log is not None:
                             log.add_call(Call.WRITE, now, 1, at + done, got - done, wrote)
                         done += wrote
