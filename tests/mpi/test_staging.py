@@ -19,6 +19,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
 from dliosim.plan.forecast.forecast import forecast
 from tests.examples import ALL
+from tests.mpi import found_files
 from tests.mpi.jobs import DATASET, Place, only_error, phases
 from tests.mpi.launch import running, start_ranks
 from tests.mpi.waiting import run_command
@@ -105,6 +106,38 @@ def test_a_share_has_only_what_the_ranks_of_a_node_read(ranks: int, tmp_path: Pa
     assert phases(results, "train")[0]["root"] == "local"
 
 
+def test_a_share_has_what_ranks_without_samples_pad_their_batches_with(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    data = 'dataset d {\n samples 2\n size 1 kB\n layout 2 files\n path "d"\n}\n'
+    loop = "train {\n read d\n shard by block\n last batch pad\n}\n"
+    place.write(data, "prepare d\n", "stage d to local {\n holds own share\n}\n", loop)
+    status, said, _ = two_nodes(place, 4)
+    assert status == 0, said
+    assert {node: len(files) for node, files in copies(place).items()} == {"left": 1, "right": 2}
+
+
+@pytest.mark.parametrize("how", ["", " in the background"])
+def test_a_copy_that_cannot_begin_is_never_read(how: str, tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local" / "staged").touch()
+    loop = TRAIN.replace("epochs 3", "epochs 40\n compute 1 ms")
+    place.write(FILES, "prepare d\n", f"stage d to local{how}\n", loop)
+    text = only_error(place.run(2, *local(place)))
+    assert "unlink failed on " in text and "manifest.json: Not a directory" in text
+
+
+def test_a_file_in_place_of_a_folder_of_a_copy_is_named(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(FILES, "prepare d\n", "stage d to local\n", TRAIN)
+    place.results(2, *local(place))
+    folder = next((tmp_path / "local").rglob("*.raw")).parent
+    rmtree(folder)
+    folder.touch()
+    text = only_error(place.run(2, *local(place)))
+    assert f"mkdir failed on {folder}: File exists" in text
+
+
 def test_a_node_that_cannot_copy_ends_the_job_with_its_name_and_the_file(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.write(FILES, "prepare d\n", "stage d to local\n", TRAIN)
@@ -171,6 +204,30 @@ def test_existing_files_are_copied_under_their_numbers(tmp_path: Path) -> None:
     found = sorted((tmp_path / "local").rglob("*.npy"))
     assert [path.name for path in found] == [f"{number:08}.npy" for number in range(3)]
     assert [int(np.load(path)[0, 0]) for path in found] == [0, 1, 2]
+
+
+def test_a_changed_file_of_the_same_size_is_copied_again_and_missing_indices_are_not(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.data.mkdir()
+    for number in range(3):
+        found_files.tfrecord(place.data / f"{number}.tfrecord", 6)
+    place.write(
+        'dataset d {\n from files "*.tfrecord"\n format tfrecord\n}\n',
+        "stage d to local\n",
+        TRAIN.replace("batch 2", "batch 1"),
+    )
+    (first,) = phases(place.results(2, *local(place)), "stage")
+    assert first["files"]["files"] == 3
+    (kept,) = phases(place.results(2, *local(place)), "stage")
+    assert kept["files"]["files"] == 0
+    copy = sorted((tmp_path / "local").rglob("*.tfrecord"))[1]
+    copy.with_suffix(".index").write_text("of another copy")
+    (place.data / "0.tfrecord").write_bytes((place.data / "2.tfrecord").read_bytes())
+    again = phases(place.results(2, *local(place)), "stage")[0]["files"]
+    assert again["files"] == 3
+    assert not copy.with_suffix(".index").exists()
+    for path in place.data.glob("*.tfrecord"):
+        assert (copy.parent / f"{int(path.stem):08}.tfrecord").read_bytes() == path.read_bytes()
 
 
 def test_without_io_nothing_is_copied(tmp_path: Path) -> None:

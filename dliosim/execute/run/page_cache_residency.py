@@ -111,7 +111,9 @@ def list_copied_files(session: Session) -> list[Path]:
     for place in dict.fromkeys(map(session.copy_directory, session.workload.stages())):
         with wrap_call("scandir", place):
             found += sorted(
-                path for path in place.rglob("*") if path.name != NAME and path.is_file() and not path.is_symlink()
+                path
+                for path in place.rglob("*")
+                if path.name not in (NAME, f"{NAME}.partial") and path.is_file() and not path.is_symlink()
             )
     return found
 

@@ -6,7 +6,9 @@ made by a thread of each rank, which has communicators of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -44,6 +46,13 @@ from dliosim.plan.samples.sampler import plan_epoch
 #: Files whose size is checked before a copy that is there is trusted.
 _PROBES = 64
 
+#: What a manifest says that must be the same in a copy that is kept; the digest of existing files is of their names,
+#: sizes and samples.
+_SAME = ("copied", "bytes", "samples", "files")
+
+#: Units in which file systems keep the time of a change; ns.
+_TIME_UNITS = (1, 100, 1_000, 1_000_000_000)
+
 #: Steps whose samples are planned at a time to find the files that a node reads.
 _STEPS = 1 << 16
 
@@ -66,6 +75,8 @@ class NodeCopy:
     notes: tuple[str, ...] = ()
     #: the task of a copy in the background
     task: BackgroundTask | None = None
+    #: bytes that this rank has read to compare files
+    compared: int = 0
     #: set when the run has failed, and the copy is not needed
     stopped: Event = field(default_factory=Event)
 
@@ -88,16 +99,17 @@ class NodeCopy:
         if not (kept := bool(flags[0])):
             with _name_node(world), session.progress.track_bytes(f"stage {self.verb.dataset}", self._own_bytes):
                 self._copy_own(session)
+        amounts, copying = np.array([record.bytes], np.int64), np.array([perf_counter_ns() - begun], np.int64)
         world.barrier()
-        amounts = np.array([record.bytes], np.int64)
         world.node.allreduce(amounts, "sum")
+        world.node.allreduce(copying, "max")
         stopped = world.allreduce_number(self.stopped.is_set(), "max")
         if not stopped:
             world.run_on_all(partial(self._lead, self._complete) if not kept else lambda: False)
         times = np.array([perf_counter_ns() - begun], np.int64)
         world.node.allreduce(times, "max")
         if not kept:
-            record.wall_ns, record.node_rate = int(times[0]), int(amounts[0]) * 1_000_000_000 // int(times[0])
+            record.wall_ns, record.node_rate = int(times[0]), int(amounts[0]) * 1_000_000_000 // int(copying[0])
         copied = world.allreduce_number(not kept and world.node.rank == 0, "sum")
         held = f"{world.nodes - copied} of {world.nodes} nodes"
         self.notes += (f"kept: {held} have a complete copy of the same description",) * (copied < world.nodes)
@@ -123,25 +135,27 @@ class NodeCopy:
         needed = int(data.places.file_sizes(self.local.numbers).sum())
         present = 0
         for place in range(len(self.local.numbers)):
-            with suppress(FileNotFoundError):
-                present += self.local.path(place).lstat().st_blocks * 512
+            there = _find_status(self.local.path(place))
+            present += there.st_blocks * 512 if there is not None else 0
         with wrap_call("statvfs", directory):
             require_space(directory, needed - present, f"the copy of data set `{verb.dataset}`")
         return False
 
     def _is_whole(self) -> bool:
-        """Return whether the manifest of a complete copy is there, and a few of its files have their sizes."""
+        """Return whether the manifest of a complete copy is there, and a few of its files are as those they are of."""
         directory, numbers, about = self.local.files.directory, self.local.numbers, self._describe()
         found = manifest.find_manifest(directory, about["digest"])
-        if found is None or not manifest.is_durable(found) or found.get("copied") != about["copied"]:
+        if found is None or not manifest.is_durable(found) or any(found.get(key) != about[key] for key in _SAME):
             return False
-        some = range(0, len(numbers), max(len(numbers) // _PROBES, 1))
-        try:
-            sizes = [self.local.path(place).lstat().st_size for place in some]
-        except FileNotFoundError:
-            return False
-        planned: list[int] = self.data.places.file_sizes(numbers[some.start : some.stop : some.step]).tolist()
-        return sizes == planned
+        some = numbers[:: max(len(numbers) // _PROBES, 1)]
+        planned: list[int] = self.data.places.file_sizes(some).tolist()
+        for file, size in zip(some.tolist(), planned, strict=True):
+            target = _find_status(self.local.files.path(file))
+            if target is None or target.st_size != size:
+                return False
+            if not all(_is_copy(_find_status(of), _find_status(to)) for of, to in self._pairs(file)):
+                return False
+        return True
 
     def _folders(self) -> list[Path]:
         return sorted({self.local.path(place).parent for place in range(len(self.local.numbers))})
@@ -178,25 +192,51 @@ class NodeCopy:
             session.progress.tick(perf_counter_ns(), 0, record.bytes)
 
         for file in own:
-            source, target = data.path(file), self.local.files.path(file)
-            pairs: list[tuple[Path, Path, Iterable[tuple[int, int]] | None]] = [
-                (source, target, [(0, data.places.file_size(file))]),
-                *(
-                    (source.with_suffix(f".{one}"), target.with_suffix(f".{one}"), None)
-                    for one in bind(data.dataset).sidecars
-                ),
-            ]
-            for of, to, runs in pairs:
-                if self.stopped.is_set():
-                    return
+            for place, (of, to) in enumerate(self._pairs(file)):
+                found = _find_status(of)
+                if place and found is None and data.dataset.source:  # existing files may have no sidecars
+                    with wrap_call("unlink", to):
+                        to.unlink(missing_ok=True)
+                    continue
+                runs = self._runs((found.st_size if found else 0) if place else data.places.file_size(file))
                 record.file_sync_ns += copy_file(of, to, runs, buffer, count, self.verb.fsync, CREATE_OR_TRUNCATE)
                 if session.options.verify:
-                    record.content_ns += _compare_files(of, to)
+                    record.content_ns += self._compare_files(of, to)
+                if self.stopped.is_set():
+                    return
+                with suppress(OSError):  # without its time the copy is made again by the next run
+                    if found is not None:  # as it was before, if it changes meanwhile
+                        os.utime(to, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)
                 record.opens, record.source_opens = record.opens + 1, record.source_opens + 1
             record.files += 1
             record.call_latency.add(writes)
             writes.clear()
         record.calls, record.bytes_moved, record.source_bytes = record.source_calls, record.bytes, record.bytes
+
+    def _pairs(self, file: int) -> list[tuple[Path, Path]]:
+        """Return a file and its sidecars, each with its copy."""
+        source, target = self.data.path(file), self.local.files.path(file)
+        endings = [f".{one}" for one in bind(self.data.dataset).sidecars]
+        return [(source, target), *((source.with_suffix(one), target.with_suffix(one)) for one in endings)]
+
+    def _runs(self, size: int) -> Iterator[tuple[int, int]]:
+        """Yield the runs (offset, bytes) of one call each of a file; no more of them when the copy is stopped."""
+        for at in range(0, size, COPY_CALL):
+            if self.stopped.is_set():
+                return
+            yield at, min(COPY_CALL, size - at)
+
+    def _compare_files(self, source: Path, target: Path) -> int:
+        """Read two files, unless stopped; return the ns that this took. Raises ExecutionError [R401] if they differ."""
+        begun, at = perf_counter_ns(), 0
+        for one, other in zip_longest(_read_file(source), _read_file(target), fillvalue=b""):
+            if self.stopped.is_set():  # then the copy may be cut short
+                break
+            if one != other:
+                raise ExecutionError(f"{target} differs from {source} after byte {at}", "R401")
+            at += len(one)
+            self.compared += len(one) + len(other)
+        return perf_counter_ns() - begun
 
     def _complete(self) -> bool:
         if self.verb.fsync:
@@ -237,13 +277,15 @@ class Staging:
         if session.options.null or verb.copy == "off":
             note = "nothing copied (`copy off`)" if verb.copy == "off" else "nothing copied (--null)"
             return verb_phase(session, verb.dataset, "stage", VerbRecord(), None, (note,))
-        self.finish()
+        # Copies in the background are made one after another; loops must not wait for them.
+        if verb.copy == "before" or any(one.verb.dataset == verb.dataset for one in self._copies):
+            self.finish()
         made = _plan_copy(session, verb)
         if verb.copy == "in the background":
             require_threads("`stage … in the background`")
             self._worker = self._worker or Worker(session, "stage")
             task = made.task = self._worker.submit(made.copy)
-            made.local = replace(made.local, is_complete=lambda: task.is_over)
+            made.local = replace(made.local, is_complete=lambda: task.is_over and task.error is None)
             self._copies.append(made)
             session.copies[verb.dataset] = made.local
             return made
@@ -267,11 +309,6 @@ class Staging:
         if errors:
             raise errors[0]
 
-    def count_complete(self, copies: Iterable[NodeCopy]) -> list[bool]:
-        """Return of each copy whether it is complete on every rank."""
-        over = np.array([one.local.is_complete() for one in copies], np.int64)
-        return [bool(one) for one in self._session.world.allreduce(over, "min")]
-
 
 def _plan_copy(session: Session, verb: Stage) -> NodeCopy:
     """Find the files that this node copies, and where to. Collective."""
@@ -284,8 +321,9 @@ def _plan_copy(session: Session, verb: Stage) -> NodeCopy:
         name = lambda file: f"{file:08}{Path(data.name(file)).suffix}"  # noqa: E731
     numbers = np.arange(dataset.layout.files) if verb.holds == "all" else _find_share(session, verb, data)
     files = DatasetFiles(dataset, session.copy_directory(verb), name)
-    record = VerbRecord()
-    return NodeCopy(session, verb, data, LocalCopy(verb.root, files, numbers, count_bytes=lambda: record.bytes), record)
+    made = NodeCopy(session, verb, data, LocalCopy(verb.root, files, numbers), VerbRecord())
+    made.local = replace(made.local, count_bytes=lambda: made.record.bytes + made.compared)
+    return made
 
 
 def _find_share(session: Session, verb: Stage, data: OpenDataset) -> NDArray[np.int64]:
@@ -295,7 +333,8 @@ def _find_share(session: Session, verb: Stage, data: OpenDataset) -> NDArray[np.
     def find_own() -> None:
         for loop in loops_after(verb, session.workload.verbs):
             # All that a rank may read: other epochs may leave out other samples.
-            whole = replace(loop, steps=None, last_batch="keep")
+            last = "keep" if loop.last_batch == "drop" else loop.last_batch
+            whole = replace(loop, steps=None, last_batch=last)
             steps = steps_of_epoch(whole, data.dataset, job.ranks)
             for first in range(0, steps, _STEPS):
                 part = replace(whole, steps=min(first + _STEPS, steps))
@@ -306,15 +345,26 @@ def _find_share(session: Session, verb: Stage, data: OpenDataset) -> NDArray[np.
     return np.flatnonzero(needed)
 
 
-def _compare_files(source: Path, target: Path) -> int:
-    """Read two files; return the ns that this took. Raises ExecutionError [R401] if they differ."""
-    begun, at = perf_counter_ns(), 0
-    with wrap_call("read", source), wrap_call("read", target), open_for_read(source) as of, open_for_read(target) as to:
-        for one, other in zip_longest(*(read_pieces(each, 1 << 62) for each in (of, to)), fillvalue=b""):
-            if one != other:
-                raise ExecutionError(f"{target} differs from {source} after byte {at}", "R401")
-            at += len(one)
-    return perf_counter_ns() - begun
+def _read_file(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file. Raises ExecutionError."""
+    with wrap_call("read", path), open_for_read(path) as descriptor:
+        yield from read_pieces(descriptor, 1 << 62)
+
+
+def _is_copy(source: os.stat_result | None, target: os.stat_result | None) -> bool:
+    """Return whether a file has the size and time of the one it is a copy of; True, too, if both are missing."""
+    if source is None or target is None:
+        return source is target
+    time = source.st_mtime_ns
+    same_time = target.st_mtime_ns in {time // unit * unit for unit in _TIME_UNITS}
+    return stat.S_ISREG(target.st_mode) and target.st_size == source.st_size and same_time
+
+
+def _find_status(path: Path) -> os.stat_result | None:
+    """Return the status of a file, None if there is none. Raises ExecutionError."""
+    with wrap_call("lstat", path), suppress(FileNotFoundError, NotADirectoryError):
+        return path.lstat()
+    return None
 
 
 @contextmanager

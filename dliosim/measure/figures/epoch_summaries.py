@@ -367,7 +367,7 @@ class VerbSummary:
     decode_seconds: TimeSpread = figure("decode", "parts")
     #: `convert`: sleeping or working for `preprocess`
     preprocess_seconds: TimeSpread = figure("pre-\nprocess", "parts")
-    #: `stage`: bytes that the slowest node copied in a second, until its copy was complete; `null` if none copied
+    #: `stage`: bytes that the slowest node copied in a second, until its ranks had copied theirs; `null` if none copied
     node_bytes_per_second: int | None = figure(
         of=lambda ranks: ranks.least["node_rate"] if ranks.known["node_rate"] else None
     )

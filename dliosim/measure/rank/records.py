@@ -320,7 +320,7 @@ class VerbRecord:
     decode_ns: Column = 0
     #: of a `convert`: preprocessing
     preprocess_ns: Column = 0
-    #: of a `stage`: bytes that this rank's node copied in a second, until its copy was complete; -1 unknown
+    #: of a `stage`: bytes that this rank's node copied in a second, until its ranks had copied theirs; -1 unknown
     node_rate: Column = -1
     #: one read or write call
     call_latency: Histogram = field(default_factory=Histogram)
