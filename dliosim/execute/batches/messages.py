@@ -145,8 +145,7 @@ def add_meter(meter: Meter, header: Header, arrays: list[Ints], calls: Calls | N
         for kind, begin, end in header["spans"]:
             notes.note_span(kind, begin, end, step)
     for rows in header["read"]:
-        part = None if rows is None else cast(Calls, calls).part(rows[0], sum(rows))
-        meter.read_rows.append(None if part is None else (part.whole or part, part.first, len(part.file)))
+        meter.note_sources(None if rows is None else cast(Calls, calls).part(rows[0], sum(rows)))
     # Last, as `Meter.add_run` does: the rank's main thread takes them at any time, with their rows.
     meter.stamps.extend(stamps.tolist())
     meter.spans.extend(zip(spans[::2], spans[1::2], header["until"], strict=True))

@@ -31,7 +31,10 @@ from dliosim.measure.rank.meter import Meter
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.calls import CALLS
 
-_MODULE: Final = "dliosim.execute.batches.reader_process"
+#: The program of a reader process. `-m`, and `-c` until its first line is done, search the working directory first.
+_PROGRAM: Final = (
+    "import sys; sys.path[:] = filter(None, sys.path); from dliosim.execute.batches.reader_process import main; main()"
+)
 
 #: Variables of launchers and MPI libraries: a reader process is no rank.
 _LAUNCHERS: Final = ("PMI", "OMPI_", "MPI", "PRTE_", "HYDRA_", "HYDI_", "PALS_", "FLUX_TASK_")
@@ -50,8 +53,8 @@ class ReaderProcess(Reader):
     The meter counts what that reader's meter counted until its last answer.
     """
 
-    def __init__(self, setup: ReaderSetup, slots: Sequence[memoryview], descriptors: tuple[int, int]) -> None:
-        """Execute the process; `start` waits for it. `descriptors` are those of the set-up and of the buffers.
+    def __init__(self, setup: ReaderSetup, slots: Sequence[memoryview], descriptors: Sequence[int]) -> None:
+        """Execute the process; `start` waits for it. `descriptors` are those of the buffers and of the set-up.
 
         Raises ExecutionError if it cannot be executed.
         """
@@ -60,7 +63,7 @@ class ReaderProcess(Reader):
         self._place = {id(slot): number for number, slot in enumerate(slots)}
         self._connection, other = socket.socketpair()
         passed = other.fileno(), *descriptors
-        command = [sys.executable, "-m", _MODULE, *map(str, (os.getpid(), *passed))]
+        command = [sys.executable, "-c", _PROGRAM, *map(str, (os.getpid(), *passed))]
         # A process inherits what is blocked, from its first instruction on.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_RANKS)
         try:
@@ -76,8 +79,12 @@ class ReaderProcess(Reader):
             other.close()
 
     def start(self, number: int) -> None:
-        """Wait until the process is ready to read; in a trace it is thread `number`. Raises ExecutionError."""
+        """Wait until the process is ready to read; in a trace it is thread `number`.
+
+        Raises the error that ended it, or ExecutionError.
+        """
         answer, _ = self._receive()
+        _raise_error(answer)
         if answer["call"] is not None and self._setup.files is not None:
             self.meter = Meter(self._setup.files.path, CALLS[answer["call"]])
             if self.meter.log is not None:
@@ -114,14 +121,14 @@ class ReaderProcess(Reader):
 
     def close(self) -> None:
         """Close the files, and let the process end."""
-        if self._connection.fileno() >= 0:
-            self._ask({"run": "close"})
-        self.stop()
+        try:
+            if self._connection.fileno() >= 0:
+                self._ask({"run": "close"})
+        finally:
+            self.stop()
 
-    def stop(self, kill: bool = False) -> None:
-        """End the process; with `kill`, while it may be in a call that never returns. Safe to call twice."""
-        if kill:
-            self.process.kill()
+    def stop(self) -> None:
+        """End the process, unless it is in a call that cannot be interrupted. Safe to call twice."""
         self._connection.close()
         try:
             self.process.wait(PATIENCE)
@@ -143,9 +150,7 @@ class ReaderProcess(Reader):
             raise self._find_end() from None
         answer, found = self._receive()
         add_meter(self.meter, answer, found, calls, step)
-        if "error" in answer:
-            kind, message, code = answer["error"]
-            raise _ERRORS.get(kind, ExecutionError)(message, code)
+        _raise_error(answer)
         return answer
 
     def _receive(self) -> tuple[Header, list[Ints]]:
@@ -160,7 +165,9 @@ class ReaderProcess(Reader):
             status = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             return ExecutionError(f"reader process {self.process.pid} does not answer")
-        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        how = f"ended with status {status}"
+        if status < 0:
+            how = f"was killed by signal {-status} ({signal.strsignal(-status)})"
         return ExecutionError(f"reader process {self.process.pid} {how}")
 
 
@@ -175,28 +182,32 @@ class ProcessBatches(PrefetchedBatches):
         access, size = setup.access, setup.slot
         processes: list[ReaderProcess] = []
         shared, buffer = allocate_shared(access.batches * size)
-        given = share_setup(setup)
+        descriptors = [shared]
         try:
+            descriptors.append(share_setup(setup))
             slots = [buffer[at * size : (at + 1) * size] for at in range(access.batches)]
-            processes += (ReaderProcess(setup, slots, (given, shared)) for _ in range(access.readers))
+            processes += (ReaderProcess(setup, slots, descriptors) for _ in range(access.readers))
             for number, one in enumerate(processes):
                 one.start(number + 1)
         except BaseException:
-            for one in processes:
-                one.stop(kill=True)
+            _kill_all(processes)
             raise
         finally:
-            os.close(shared)
-            os.close(given)
+            for descriptor in descriptors:
+                os.close(descriptor)
         self._processes = processes
         super().__init__(processes, slots, access.prefetch, access.by, False)
         self.threads = self.processes = [one.process.pid for one in processes]
 
     def close(self, failed: bool = False) -> None:
         """End the processes and the threads; with `failed`, kill the processes. Safe to call twice."""
-        for one in self._processes if failed else ():
-            one.stop(kill=True)
-        super().close(failed)
+        if failed:
+            _kill_all(self._processes)
+        try:
+            super().close(failed)
+        except DliosimError:  # a process cannot close its files, or has ended
+            self.close(failed=True)
+            raise
 
     def _make_tasks(self, step: int, slot: memoryview) -> Sequence[Task[int]]:
         epoch = self._epoch
@@ -223,9 +234,23 @@ class _ShareTask(Task[int]):
         return got
 
 
+def _kill_all(processes: Sequence[ReaderProcess]) -> None:
+    """Kill processes: a call in them may never return."""
+    for one in processes:
+        one.process.kill()
+    for one in processes:
+        one.stop()
+
+
+def _raise_error(answer: Header) -> None:
+    """Raise the error that an answer has, if it has one."""
+    if "error" in answer:
+        kind, message, code = answer["error"]
+        raise _ERRORS.get(kind, ExecutionError)(message, code)
+
+
 def _list_variables() -> dict[str, str]:
     """Return the environment of a reader process: it finds the modules that this one finds, and starts no MPI."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHERS)}
-    # `-m` would search the working directory first.
-    places = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
+    places = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return kept | places | {"MPI4PY_RC_INITIALIZE": "0", "OPENBLAS_NUM_THREADS": "1"}

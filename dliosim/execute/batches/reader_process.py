@@ -1,6 +1,6 @@
 """A reader process of a rank (`readers K processes`): it reads, decodes and preprocesses batches, one after the other.
 
-The rank executes it with the descriptors of a socket, of the set-up and of the buffers. It has no MPI. It ends with its
+The rank executes it with the descriptors of a socket, of the buffers and of the set-up. It has no MPI. It ends with its
 rank, whatever ends that: the kernel kills it, or its socket has no other end.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import mmap
 import os
 import signal
 import socket
@@ -24,6 +23,7 @@ from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.decode_preprocess import unpack_rows
 from dliosim.execute.batches.messages import Header, ReaderSetup, read_setup, receive_message, send_message, take_meter
 from dliosim.execute.node.compute import keep_core_busy
+from dliosim.execute.node.memory_file import map_shared
 from dliosim.formats.protocols import Ints
 from dliosim.formats.registry import bind, import_libraries, import_modules
 from dliosim.plan.samples.io_requests import Calls
@@ -36,27 +36,21 @@ _NONE: Final = np.empty(0, np.int64)
 
 def main() -> None:
     """Serve the rank that executed this process; the arguments are its process and the descriptors."""
-    rank, socket_number, setup_number, slots_number = map(int, sys.argv[1:])
+    rank, connection, *shared = map(int, sys.argv[1:])
     ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() == rank:  # it may have ended before that call
-        serve_rank(socket.socket(fileno=socket_number), read_setup(setup_number), slots_number)
+        serve_rank(socket.socket(fileno=connection), *shared)
 
 
-def serve_rank(connection: socket.socket, setup: ReaderSetup, slots: int) -> None:
-    """Do what the rank asks for until it closes the connection; `slots` is the descriptor of the buffers."""
-    if setup.recorded:
-        record_by(CallCollector())
-    buffers, size = memoryview(mmap.mmap(slots, 0)), setup.slot
-    batches = [buffers[at : at + size] for at in range(0, len(buffers), size)]
-    # Its share of the open descriptors is that of a process with one reader.
-    [reader] = open_readers(replace(setup.access, readers=1), setup.files)
-    if setup.files is not None and setup.files.dataset is not None:
-        import_modules(setup.files.dataset.members)
-        for dataset in setup.files.dataset.members:
-            import_libraries(bind(dataset))
-        if len(setup.files.dataset.members) > 1:
-            reader.meter.source_of = np.zeros_like  # notes the rows that calls read: the rank knows their data sets
-    keep_core_busy(0)  # finds the speed of this core, before any clock runs
+def serve_rank(connection: socket.socket, slots: int, given: int) -> None:
+    """Do what the rank asks for until it closes the connection; the numbers are descriptors of buffers and set-up."""
+    try:
+        buffers, setup = map_shared(slots), read_setup(given)
+        reader = _make_reader(setup)
+    except Exception as error:  # the rank raises it
+        send_message(connection, _pack_error(error))
+        return
+    batches = [buffers[at : at + setup.slot] for at in range(0, len(buffers), setup.slot)]
     answer: Header = {"call": None if reader.meter.log is None else int(reader.meter.log.call)}
     gc.disable()
     while True:
@@ -73,7 +67,29 @@ def serve_rank(connection: socket.socket, setup: ReaderSetup, slots: int) -> Non
                 answer = {}
                 getattr(reader, asked["run"])()
         except DliosimError as error:
-            answer = {"error": [type(error).__name__, error.message, error.code]}
+            answer = _pack_error(error)
+
+
+def _make_reader(setup: ReaderSetup) -> Reader:
+    """Make the reader, and prepare what its reads need. Raises DliosimError, or what a library raises."""
+    if setup.recorded:
+        record_by(CallCollector())
+    # Its share of the open descriptors is that of a process with one reader.
+    [reader] = open_readers(replace(setup.access, readers=1), setup.files)
+    if setup.files is not None and setup.files.dataset is not None:
+        import_modules(setup.files.dataset.members)
+        for dataset in setup.files.dataset.members:
+            import_libraries(bind(dataset))
+        if len(setup.files.dataset.members) > 1:
+            reader.meter.source_of = np.zeros_like  # notes the rows that calls read: the rank knows their data sets
+    keep_core_busy(0)  # finds the speed of this core, before any clock runs
+    return reader
+
+
+def _pack_error(error: Exception) -> Header:
+    if isinstance(error, DliosimError):
+        return {"error": [type(error).__name__, error.message, error.code]}
+    return {"error": ["", f"a reader process cannot start: {type(error).__name__}: {error}", None]}
 
 
 def _read_share(reader: Reader, setup: ReaderSetup, asked: Header, arrays: list[Ints], slot: memoryview) -> Header:
@@ -88,7 +104,3 @@ def _read_share(reader: Reader, setup: ReaderSetup, asked: Header, arrays: list[
     processor = setup.processor(stored, calls._replace(sample_start=starts), asked["times"])
     taken = processor.process_batch(0, 0, len(starts), 1, slot)
     return {"got": got, "processed": taken, "decode": processor.decode_ns, "preprocess": processor.preprocess_ns}
-
-
-if __name__ == "__main__":
-    main()

@@ -333,11 +333,15 @@ class LoopRunner:
                 return make_batches(access, readers, slots)
             return make_batches(access, open_readers(access, self._files, self._null), slots)
 
-        self._batches, self._buffer_size = world.run_on_all(build_batches), max(size, needed)
+        def keep_batches() -> Batches:
+            self._batches = build_batches()  # `close` ends its processes if another rank fails here
+            return self._batches
+
+        batches, self._buffer_size = world.run_on_all(keep_batches), max(size, needed)
         if self._data is not None and len(self._data.places.members) > 1:
-            for reader in self._batches.readers:
+            for reader in batches.readers:
                 reader.meter.source_of = self._data.places.member_of_files
-        self.saves.run = self._batches.run
+        self.saves.run = batches.run
 
     def _execute_readers(self, size: int) -> Batches:
         """Execute the reader processes of the loop, with buffers of `size` bytes."""

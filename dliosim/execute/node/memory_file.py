@@ -25,13 +25,18 @@ def make_memory_file(size: int) -> int:
     return descriptor
 
 
+def map_shared(descriptor: int) -> memoryview:
+    """Return the bytes of such a file, mapped and touched. Raises OSError or ValueError."""
+    return memoryview(mmap.mmap(descriptor, 0, mmap.MAP_SHARED | mmap.MAP_POPULATE))
+
+
 def allocate_shared(size: int) -> tuple[int, memoryview]:
     """Return the descriptor of such a file, and its bytes, mapped and touched. Raises ExecutionError [R402]."""
     descriptor = make_memory_file(size)
     try:
         if descriptor < 0:
             raise OSError("no file in memory can be made")
-        return descriptor, memoryview(mmap.mmap(descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE))
+        return descriptor, map_shared(descriptor)
     except (OSError, OverflowError, MemoryError, ValueError) as error:
         if descriptor >= 0:
             os.close(descriptor)

@@ -87,6 +87,10 @@ class Meter:
         """Note the rows that a run read, before its times: the thread that takes these has no lock."""
         if self.log is not None and rows is not None:
             self.log.add_rows(rows)
+        self.note_sources(rows)
+
+    def note_sources(self, rows: PlannedCalls | None) -> None:
+        """Note the rows of a run for the data sets of its calls, in a loop over several."""
         if self.source_of is not None:
             self.read_rows.append(None if rows is None else (rows.whole or rows, rows.first, len(rows.file)))
 

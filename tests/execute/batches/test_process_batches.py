@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -114,9 +116,27 @@ def test_a_process_that_is_killed_is_an_error_with_its_number_and_the_signal(fil
         os.kill(batches.processes[1], number)
         batches.start()
         batches.wait(0)
-        name = signal.Signals(number).name
-        with pytest.raises(ExecutionError, match=f"reader process {batches.processes[1]} was killed by {name}"):
+        how = rf"was killed by signal {number} \({signal.strsignal(number)}\)"
+        with pytest.raises(ExecutionError, match=f"reader process {batches.processes[1]} {how}"):
             batches.wait(1)
+
+
+def test_a_process_that_ended_before_it_is_closed_leaves_no_thread_and_no_other_process(files: Files) -> None:
+    threads = threading.active_count()
+    with executed(files, Access(readers=3, prefetch=3, processes=True)) as batches:
+        read_epochs(batches, STEPS)
+        os.kill(batches.processes[0], signal.SIGKILL)
+        with pytest.raises(ExecutionError, match=f"reader process {batches.processes[0]} was killed"):
+            batches.close()
+        assert threading.active_count() == threads
+        assert not [pid for pid in batches.processes if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_process_has_touched_its_buffers_before_it_reads(files: Files) -> None:
+    with executed(files, Access(readers=1, prefetch=3, processes=True)) as batches:
+        text = Path(f"/proc/{batches.processes[0]}/smaps").read_text()
+        (found,) = re.findall(r"rw-s [^\n]*memfd:dliosim.*?^Rss: +(\d+) kB", text, re.MULTILINE | re.DOTALL)
+        assert int(found) == 3 * SLOT // 1024
 
 
 def test_signals_to_the_job_do_not_end_a_process_and_it_has_no_mpi(
@@ -178,6 +198,50 @@ def test_a_set_up_arrives_with_its_arrays_where_they_are_shared(files: Files) ->
     assert (found.access, found.slot, found.recorded) == (setup.access, 8, True)
     assert found.files is not None
     assert [int(found.files.name(number)) for number in (0, 99)] == [0, 99]  # type: ignore[call-overload]
+
+
+def test_modules_in_the_working_directory_are_not_executed(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    with executed(files, Access(readers=1, prefetch=1, processes=True)) as batches:
+        assert len(read_epochs(batches, STEPS)) == 16
+
+
+class Raising:
+    """An object whose unpickling calls a function."""
+
+    def __init__(self, called: Callable[..., object], given: object) -> None:
+        self.called = called, (given,)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.called
+
+
+@pytest.mark.parametrize(
+    ("raising", "message", "code"),
+    [
+        (Raising(allocate, 1 << 62), f"cannot allocate a buffer of {1 << 62} bytes: .*", "R402"),
+        (Raising(int, "x"), "a reader process cannot start: ValueError: invalid literal .*", None),
+    ],
+)
+def test_an_error_of_a_process_that_starts_is_raised(raising: Any, message: str, code: str | None) -> None:
+    with pytest.raises(ExecutionError) as error:
+        ProcessBatches(ReaderSetup(Access(readers=1, processes=True), None, raising, SLOT, False))
+    assert re.fullmatch(message, error.value.message)
+    assert error.value.code == code
+
+
+def test_a_set_up_that_cannot_be_stored_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: ReaderSetup) -> int:
+        raise ExecutionError("no memory", "R402")
+
+    monkeypatch.setattr("dliosim.execute.batches.process_batches.share_setup", fail)
+    before = sorted(one.name for one in Path("/proc/self/fd").iterdir())
+    with pytest.raises(ExecutionError, match="no memory"):
+        ProcessBatches(ReaderSetup(Access(readers=1, processes=True), None, None, SLOT, False))
+    assert sorted(one.name for one in Path("/proc/self/fd").iterdir()) == before
 
 
 def test_a_process_that_cannot_start_is_an_error(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
