@@ -1,8 +1,8 @@
 """`dliosim` whose reads or writes fail on one rank: METHOD:RANK:CALL:KIND, then the command line of dliosim.
 
-`CALL` counts that rank's calls of the method (`read`, `write` or `end_epoch` of a backend) from 0; `KIND` is `error`, a
-failed call as a backend reports it, `shared`, one that all ranks of its communicator report, `memory`, more of it asked
-for than there is, or `bug`, an unexpected exception.
+`CALL` counts that rank's calls of the method (`read`, `write` or `end_epoch` of a backend, `start` of a reader process)
+from 0; `KIND` is `error`, a failed call as a backend reports it, `shared`, one that all ranks of its communicator
+report, `memory`, more of it asked for than there is, or `bug`, an unexpected exception.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.backends.mpiio_files import IndependentWriter
 from dliosim.execute.backends.mpiio_reader import CollectiveReader, IndependentReader
 from dliosim.execute.backends.posix import PosixReader, PosixWriter
+from dliosim.execute.batches.process_batches import ReaderProcess
 
 CLASSES: dict[str, tuple[type, ...]] = {
     "read": (PosixReader, IndependentReader, CollectiveReader),
     "write": (PosixWriter, IndependentWriter),
     "end_epoch": (CollectiveReader,),
+    "start": (ReaderProcess,),
 }
 
 

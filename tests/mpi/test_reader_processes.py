@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.mpi.jobs import DATASET, PREPARE, TRAIN, Place, only_error, phases
 from tests.mpi.launch import running, start_ranks
+from tests.mpi.waiting import run_command
 
 COUNTED = ("samples", "bytes", "calls", "bytes_moved", "opens", "order_hash", "extent_hash", "read_call_bytes")
 NPZ = 'dataset d {\n samples 41\n size 6000 B\n format npz\n compress gzip\n layout file per sample\n path "d"\n}\n'
@@ -68,4 +70,23 @@ def test_a_job_that_is_killed_leaves_no_process(tmp_path: Path, whom: str) -> No
         done = job.finish()
         assert done.returncode != 0
         if whom == "reader":
-            assert f"reader process {reader} was killed by SIGKILL" in only_error(done)
+            assert f"reader process {reader} was killed by signal 9 (Killed)" in only_error(done)
+
+
+def test_a_rank_whose_readers_cannot_start_leaves_none_of_the_others(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE, TRAIN)
+    command = ["start:1:0:error", *place.command(define={"train.readers": "2 processes"})]
+    done = run_command(3, command, tmp_path, seconds=30, module="tests.mpi.failing_program")
+    assert "rank 1: made to fail" in only_error(done)
+    # The ranks wait for the next job.
+    assert not [entry for entry in Path("/proc").iterdir() if is_reader_in(tmp_path, entry)]
+
+
+def is_reader_in(directory: Path, process: Path) -> bool:
+    """Return whether a process is a reader that was executed in a directory."""
+    with suppress(OSError):
+        return b"batches.reader_process" in (process / "cmdline").read_bytes() and (
+            (process / "cwd").resolve() == directory.resolve()
+        )
+    return False
