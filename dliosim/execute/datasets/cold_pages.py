@@ -31,11 +31,11 @@ _AGAIN = 0.1
 _FOREVER = 1 << 62
 
 
-def drop_dataset(session: Session, dataset: Dataset, until: int = _FOREVER) -> tuple[int, str]:
+def drop_dataset(session: Session, dataset: Dataset) -> tuple[int, str]:
     """Drop the pages of this rank's share of a data set on its node, as `drop_files` does."""
     files, node = session.files(dataset), session.world.node
     with report_damage(dataset):
-        return drop_files(session, map(files.path, range(node.rank, dataset.layout.files, node.size)), until)
+        return drop_files(session, map(files.path, range(node.rank, dataset.layout.files, node.size)))
 
 
 def drop_files(session: Session, paths: Iterable[Path], until: int = _FOREVER) -> tuple[int, str]:
