@@ -137,14 +137,14 @@ def draw_table(name: str) -> str:
 
 
 def draw_columns() -> str:
-    """Return the table of the columns of ranks.h5."""
-    comments = read_comments(EpochRecord)
-    comments |= {
-        name: f"the longest latency in `{name.removesuffix('_max_ns')}`" for name in RANK_COLUMNS if "_max_" in name
+    """Return the table of the columns of ranks.h5 that no figure describes: figures use them in formulas only."""
+    summary, comments = SUMMARIES["epoch"], read_comments(EpochRecord)
+    formulas = {one.name for one in fields(summary) if one.metadata.get("formula")}
+    described = {
+        column for one in result_figures(summary) if one.name not in formulas for column in find_columns(summary, one)
     }
-    return format_rows(
-        [["column", "meaning, for one rank and epoch"], *([f"`{c}`", comments[c]] for c in RANK_COLUMNS)]
-    )
+    rows = [[f"`{column}`", comments[column]] for column in RANK_COLUMNS if column not in described]
+    return format_rows([["column", "meaning, for one rank and epoch"], *rows])
 
 
 def format_rows(rows: Sequence[Sequence[str]]) -> str:
