@@ -83,8 +83,7 @@ class EpochSummary:
     bytes: int
     #: bytes that the calls moved, alignment included, without kept samples; if the backend does not know them, the
     #: bytes asked. More than `bytes` if units (chunks, row groups) are read whole. With `through library` everything
-    #: that the process read by read calls, as for read(), with indexes, and with one byte that glibc reads once in a
-    #: run when a thread's memory shrinks. *moved / asked* is this / `bytes`
+    #: that the process read by read calls, with indexes. *moved / asked* is this / `bytes`
     bytes_moved: int
     #: read calls; with `through library` calls of the library; with `engine mmap` copies of a reader's share of a step,
     #: or of each sample with `open each sample`
@@ -142,8 +141,8 @@ class EpochSummary:
     core_wait_seconds: TimeSpread | None = figure("core\nwait", "core waits", optional=True)
     #: the same for the rank's reader threads, summed; 0 without readers
     reader_core_wait_seconds: TimeSpread | None = figure("readers'\ncore wait", "core waits", optional=True)
-    #: the rest of the time of these saves: making contents and their checksums, and waiting for ranks that make theirs;
-    #: in no other time, not even in `seconds`
+    #: time of saves that `checkpoint_seconds` leaves out: making contents and their checksums, and waiting for ranks
+    #: that make theirs; in no other time, not even in `seconds`
     content_seconds: TimeSpread
     #: `caches cold each epoch`: dropping the pages of the data set before the epoch; in no other time
     drop_seconds: TimeSpread = figure("dropping\ncaches", "times", optional=True)
