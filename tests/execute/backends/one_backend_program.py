@@ -17,12 +17,13 @@ dataset d {
     path    "d"
 }
 prepare d {
-    api pread
+    api advised
 }
 train {
     read  d
     batch 8 per rank
-    api   pread
+    open  once
+    api   advised
 }
 """
 
@@ -30,7 +31,7 @@ train {
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     print(*backend_names())
-    check_backend(backend_of("pread"), place)
+    check_backend(backend_of("advised"), place)
     pattern = place / "pattern.dlio"
     pattern.write_text(PATTERN)
     for command in ("check", "run"):

@@ -47,8 +47,8 @@ def test_a_backend_is_a_module_a_name_and_an_entry(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(tmp_path / "tree")},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "posix mpi-independent mpi-collective pread"
+    assert done.stdout.splitlines()[0] == "posix mpi-independent mpi-collective advised"
     assert "pattern.dlio: ok (w, digest" in done.stdout
     phases = json.loads((tmp_path / "place/out/results.json").read_text())["phases"]
-    assert [phase["api"] for phase in phases] == ["pread", "pread"]
+    assert [phase["api"] for phase in phases] == ["advised", "advised"]
     assert phases[1]["epochs"][0]["calls"] == 64
