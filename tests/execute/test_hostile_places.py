@@ -270,7 +270,7 @@ def test_what_cannot_be_measured_of_the_page_cache_is_noted_and_ends_nothing(tmp
     with CheckpointSession(own, [CHECKPOINT]) as saves:
         saves.save(CHECKPOINT)
     with failing("fstat", errno.EIO, r"\.raw|ckpt$"):
-        found = measure_dataset_residency(own, DATASET)
+        found = measure_dataset_residency(own, own.files(DATASET))
         record, (note, uncounted) = restore(own, CHECKPOINT, Restore("c"))
     assert found[:2] == (record.resident_bytes, record.examined_bytes) == (0, 0)
     for said, name in ((found.notes[0], "000000.raw"), (note, "000000.ckpt")):
@@ -280,7 +280,7 @@ def test_what_cannot_be_measured_of_the_page_cache_is_noted_and_ends_nothing(tmp
     assert record.read_bytes == -1
     (own.directory("data", "d", DATASET.digest()) / DATASET.file_name(0)).unlink()
     with pytest.raises(ExecutionError, match="is damaged"):
-        measure_dataset_residency(own, DATASET)
+        measure_dataset_residency(own, own.files(DATASET))
 
 
 def test_no_rank_looks_for_a_checkpoint_below_a_link(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns, sleep
 
@@ -10,11 +11,11 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import HELP, ExecutionError
-from dliosim.execute.datasets.open_dataset import report_damage
+from dliosim.execute.datasets.open_dataset import report_damage, resident_dataset_share
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.node.page_cache import drop_pages
-from dliosim.execute.phases.context import LocalCopy, Session
-from dliosim.execute.phases.residency import Residency, measure_residency, resident_share
+from dliosim.execute.phases.context import ReadFiles, Session
+from dliosim.execute.phases.residency import Residency, measure_residency
 from dliosim.model import Dataset
 from dliosim.readable import percent, seconds
 
@@ -31,11 +32,11 @@ _AGAIN = 0.1
 _FOREVER = 1 << 62
 
 
-def drop_dataset(session: Session, dataset: Dataset) -> tuple[int, str]:
-    """Drop the pages of this rank's share of a data set on its node, as `drop_files` does."""
-    files, node = session.files(dataset), session.world.node
-    with report_damage(dataset):
-        return drop_files(session, map(files.path, range(node.rank, dataset.layout.files, node.size)))
+def drop_dataset(session: Session, files: ReadFiles, until: int = _FOREVER) -> tuple[int, str]:
+    """Drop the pages of this rank's share of the files that its node reads, as `drop_files` does."""
+    node = session.world.node
+    with report_damage(files):
+        return drop_files(session, map(files.path, range(node.rank, files.count, node.size)), until)
 
 
 def drop_files(session: Session, paths: Iterable[Path], until: int = _FOREVER) -> tuple[int, str]:
@@ -54,36 +55,24 @@ def drop_files(session: Session, paths: Iterable[Path], until: int = _FOREVER) -
     return dropped, why
 
 
-def begin_cold(session: Session, dataset: Dataset, within: float, copy: LocalCopy | None) -> Residency:
-    """Drop the pages of a data set on every node, again and again until they are gone; return what is left.
+def begin_cold(session: Session, files: ReadFiles, within: float) -> Residency:
+    """Drop the pages of the files that each node reads, again and again until they are gone; return what is left.
 
-    With `copy`, those of the node's copy, which is read in its place. Collective. Raises ExecutionError on every rank
-    if a node has 1 % of the bytes or more after `within` seconds, or cannot drop them. A residency that the kernel does
-    not know does not end the run: it becomes a note.
+    Collective. Raises ExecutionError on every rank if a node has 1 % of the bytes or more after `within` seconds, or
+    cannot drop them. A residency that the kernel does not know does not end the run: it becomes a note.
     """
-    world, until = session.world, perf_counter_ns() + round(within * 1e9)
-    path: Callable[[int], Path] = session.files(dataset).path if copy is None else copy.path
-    files = dataset.layout.files if copy is None else len(copy.numbers)
-    own, last = range(world.node.rank, files, world.node.size), until
-
-    def drop_own() -> tuple[int, str]:
-        with report_damage(dataset):
-            return drop_files(session, map(path, own), last)
-
-    def look() -> tuple[int, int]:
-        with report_damage(dataset):
-            return resident_share(session, files, MOST_DROPPED, path)
-
-    mount = find_mount(path(0)) if files else None
+    world, last = session.world, perf_counter_ns() + round(within * 1e9)
+    own, until = len(range(world.node.rank, files.count, world.node.size)), last
+    mount = find_mount(files.path(0)) if files.count else None
     in_memory = f"{mount.kind} keeps files in memory" if mount is not None and mount.is_memory_backed else ""
     while True:
-        with session.progress.track_bytes(f"drop caches of {dataset.name}", lambda: 0):
-            dropped, why = world.run_on_all(drop_own)
-            left = measure_residency(session, look)
+        with session.progress.track_bytes(f"drop caches of {files.dataset.name}", lambda: 0):
+            dropped, why = world.run_on_all(partial(drop_dataset, session, files, last))
+            left = measure_residency(session, lambda: resident_dataset_share(session, files, MOST_DROPPED))
         here = np.array(left[:2], np.int64)
         world.node.allreduce(here, "sum")
         kept, examined = here.tolist()
-        is_warm = kept * _COLD >= max(examined, 1) or dropped < len(own)
+        is_warm = kept * _COLD >= max(examined, 1) or dropped < own
         why = in_memory or why
         is_over = bool(why) or perf_counter_ns() > until
         some_warm, some_over = world.allreduce(np.array([is_warm, is_warm and is_over], np.int64), "max").tolist()
@@ -91,7 +80,7 @@ def begin_cold(session: Session, dataset: Dataset, within: float, copy: LocalCop
             return left
         if some_over:
             share = percent(kept / max(examined, 1), 3)
-            world.agree_on_error(_still_warm(dataset, share, within, why) if is_warm else None)
+            world.agree_on_error(_still_warm(files.dataset, share, within, why) if is_warm else None)
         sleep(_AGAIN)
         last = _FOREVER  # all files were reached once
 

@@ -19,7 +19,7 @@ from dliosim.execute.datasets.file_names import FileNames, JoinedNames
 from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.mpi.world import World
-from dliosim.execute.phases.context import DatasetFiles, OpenDataset, Session
+from dliosim.execute.phases.context import DatasetFiles, OpenDataset, ReadFiles, Session
 from dliosim.execute.phases.residency import MOST_READ, Residency, measure_residency, resident_share
 from dliosim.execute.safe_open import require_file
 from dliosim.execute.store.manifest import damage_error
@@ -170,27 +170,27 @@ def share_existing_files(world: World, root: Path, source: ExistingFiles | None)
     return FileNames(words.view(np.uint8), start, linked, os.path.realpath(root)), index
 
 
-def measure_dataset_residency(session: Session, dataset: Dataset) -> Residency:
-    """Measure the residency of a complete data set, as `measure_residency` does; nothing without I/O."""
+def measure_dataset_residency(session: Session, files: ReadFiles) -> Residency:
+    """Measure the residency of complete files, as `measure_residency` does; nothing without I/O."""
     if session.options.null:
         return Residency()
-    return measure_residency(session, lambda: resident_dataset_share(session, dataset, MOST_READ))
+    return measure_residency(session, lambda: resident_dataset_share(session, files, MOST_READ))
 
 
-def resident_dataset_share(session: Session, dataset: Dataset, most: int) -> tuple[int, int]:
-    """Return the bytes of a data set in the page cache, and the bytes examined, as `resident_share` does."""
-    with report_damage(dataset):
-        return resident_share(session, dataset.layout.files, most, session.files(dataset).path)
+def resident_dataset_share(session: Session, files: ReadFiles, most: int) -> tuple[int, int]:
+    """Return the bytes of files in the page cache, and the bytes examined, as `resident_share` does."""
+    with report_damage(files):
+        return resident_share(session, files.count, most, files.path)
 
 
 @contextmanager
-def report_damage(dataset: Dataset) -> Iterator[None]:
+def report_damage(files: ReadFiles) -> Iterator[None]:
     """Raise an [R401] of the block, such as that of a missing file, as damage of the data set, with the remedy."""
     try:
         yield
     except ExecutionError as error:
-        if error.code == "R401":
-            raise damage_error(dataset, error.message) from error
+        if error.code == "R401" and isinstance(files, DatasetFiles):
+            raise damage_error(files.dataset, error.message) from error
         raise
 
 

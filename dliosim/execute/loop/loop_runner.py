@@ -3,59 +3,39 @@
 from __future__ import annotations
 
 import gc
-import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.execute.backends.contract import Files, allocate
-from dliosim.execute.backends.registry import model_readers, open_readers
 from dliosim.execute.batches.decode_preprocess import EpochCalls, SampleCache
-from dliosim.execute.batches.node_reader import ScatteredBatches
-from dliosim.execute.batches.prefetch import Batches, make_batches
-from dliosim.execute.checkpoints.background import require_threads
+from dliosim.execute.batches.prefetch import Batches
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
-from dliosim.execute.datasets.cold_pages import begin_cold
-from dliosim.execute.datasets.open_dataset import measure_dataset_residency, open_dataset
-from dliosim.execute.datasets.prepare import check_prepared
-from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, bind_processor, make_processor, plan_work
+from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_processor, plan_work
+from dliosim.execute.loop.loop_data import open_loop_data
 from dliosim.execute.loop.loop_saves import NEVER, LoopSaves
 from dliosim.execute.loop.step_loop import KernelCounts, StepSettings, call_offsets, record_plan, run_steps
-from dliosim.execute.mpi.world import World, file_communicator, free_communicator
 from dliosim.execute.node.memory import available_memory
-from dliosim.execute.phases.context import (
-    LocalCopy,
-    OpenDataset,
-    Phase,
-    RunningLoop,
-    Session,
-    share_granted_hints,
-)
-from dliosim.execute.phases.residency import Residency, find_uncounted_reads, measure_file_residency
-from dliosim.formats.registry import bind, import_libraries
+from dliosim.execute.phases.context import Phase, RunningLoop, Session, share_granted_hints
+from dliosim.execute.phases.residency import Residency
 from dliosim.measure.figures.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
 from dliosim.measure.figures.timeline import gather_timeline, has_offsets, keep_epoch
 from dliosim.measure.rank.records import EpochRecord, LoggedEpoch
 from dliosim.measure.rank.step_times import PlannedSteps, StepAccount
 from dliosim.measure.rank.time_series import EpochSeries
 from dliosim.measure.results.phase import PROCESSES, LoopPhase
-from dliosim.model import Access, Dataset, Loop
+from dliosim.model import Loop
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import count_due, is_due
 from dliosim.plan.forecast.rank_memory import rank_buffers, reader_bytes
-from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.read_ranges import buffer_bytes
-from dliosim.plan.samples.sample_to_file import align_up
-from dliosim.readable import count, seconds
-from dliosim.trace.recorder import collector, recorder
+from dliosim.trace.recorder import recorder
 
 if TYPE_CHECKING:
     from dliosim.measure.figures.epoch_summaries import EpochSummary
@@ -78,121 +58,70 @@ class LoopRunner:
         `salt` distinguishes the hashes of this loop from those of other loops of the run. With `timed` the loop leaves
         a timeline.
         """
-        dataset = session.workload.read_dataset(loop)
-        self._session, self._manager, self._loop, self._dataset = session, manager, loop, dataset
+        self._session, self._manager, self._loop = session, manager, loop
         self._salt, self._timed = salt, timed
-        # Without data there is nothing to open, and reads return nothing, as without I/O.
-        self._null = session.options.null or dataset is None
-        if session.modelled is not None and dataset is not None:
-            from dliosim.execute.backends.modelled_reader import require_modelled
-
-            require_modelled(loop, dataset, session.modelled.model)
-        self._data = None if dataset is None else _open_data(session, loop, dataset)
-        self._files: Files | None = None
+        self._read = open_loop_data(session, loop)
         self._batches: Batches | None = None  # threads, open files and buffers, from the first epoch on
-        # The copy on this node that is read, and the first epoch (from 1) that reads it.
-        self._copy: LocalCopy | None = None
-        self._copied_from = 1
-        # The places that epochs have read, by their names.
-        self._roots: dict[str, None] = dict.fromkeys(self._list_roots())
-        if not self._take_copy(1) and self._data is not None:
-            self._files = _share_files(session.world, loop.access, self._data)
         #: the checkpoints that the loop saves, its sync, and the end of its time
         self.saves = LoopSaves(session, manager, loop)
         self._kept = SampleCache()
         # The share of the examined pages that were resident before the loop; None if none were examined.
         self._resident: float | None = None
         self._free_memory: int | None = None
-        # Why the kernel's count of bytes from the device says nothing; empty if it counts them
-        self._uncounted = self._find_uncounted_reads()
-        self._cache_notes: tuple[str, ...] = (self._uncounted,)
+        self._cache_notes: tuple[str, ...] = ()
         self._buffer_size = 0
         self._rows: list[NDArray[np.int64]] = []  # a row of `RANK_COLUMNS` for each epoch
         self._epochs: list[EpochSummary] = []  # on rank 0 only
         self._series: dict[int, EpochSeries] = {}  # by epoch, those that the timeline keeps
 
-    def _take_copy(self, epoch: int) -> bool:
-        """Read the copy on this node from `epoch` on if all nodes have theirs; return whether that begins now."""
-        session, world, data = self._session, self._session.world, self._data
-        copy = None if data is None else session.copies.get(data.dataset.name)
-        if data is None or copy is None or copy is self._copy or self._null:
-            return False
-        if not world.allreduce_number(copy.is_complete(), "min"):
-            return False
+    def _take_copy(self, epoch: int) -> None:
+        """Read the copy on this node from `epoch` (from 1) on, if all nodes have theirs now."""
+        if (copy := self._read.find_copy()) is not None:
+            self._close_batches()
+            self._read = self._read.read_from([copy], epoch)
+            self.look_at_cache()
+
+    def _close_batches(self) -> None:
         if self._batches is not None:
             self._batches.close()
             self._batches = self.saves.run = None
-        if self._files is not None:
-            free_communicator(world, self._files.comm)
-        self._copy, self._copied_from = copy, epoch
-        self._roots = dict.fromkeys([*(self._roots if epoch > 1 else ()), *self._list_roots()])
-        self._data = replace(data, directory=copy.files.directory, name=copy.files.name)
-        self._files = _share_files(world, self._loop.access, self._data)
-        return True
-
-    def _find_uncounted_reads(self) -> str:
-        session, data = self._session, self._data
-        if session.modelled is not None:
-            return f"no file was read: storage {session.modelled.model.name} is modelled"
-        if self._null or data is None:
-            return ""
-        return next(filter(None, [find_uncounted_reads(session, path) for path in self._first_paths(data)]), "")
-
-    def _first_paths(self, data: OpenDataset) -> list[Path | None]:
-        """Return the path of the first file of each data set that this rank's node may read; None for no file."""
-        if self._copy is not None:
-            return [self._copy.path(0) if len(self._copy.numbers) else None]
-        return [data.path(member.first_file) for member in data.places.members]
-
-    def _list_roots(self) -> list[str]:
-        """Return the names of the places that the loop reads."""
-        name, copy, data = self._session.place_name, self._copy, self._data
-        if copy is not None:
-            return [name(copy.root, copy.files.directory)]
-        members = () if data is None else data.places.members
-        return [name(one.places.dataset.root, cast(OpenDataset, data).path(one.first_file)) for one in members]
 
     def look_at_cache(self) -> None:
         """Measure how much of the data is in the page cache, before the first epoch."""
-        session, copy = self._session, self._copy
-        if self._dataset is None or session.modelled is not None or self._loop.cold_within is not None:
-            return
-        if copy is not None:
-            self._note_residency([measure_file_residency(session, len(copy.numbers), copy.path)])
-        else:
-            self._note_residency([measure_dataset_residency(session, one) for one in self._dataset.members])
+        self._note_residency(self._read.measure_residency())
 
     def _drop_pages(self, number: int) -> int:
         """Begin an epoch cold, if the loop asks for that; return the ns that it took, which no clock of the loop has.
 
         `number` is as in `_run_epoch`.
         """
-        session, within, begun = self._session, self._loop.cold_within, perf_counter_ns()
-        if within is None or self._dataset is None or self._null or session.modelled is not None:
+        begun = perf_counter_ns()
+        if not (found := self._read.begin_cold()):
             return 0
-        self._note_residency([begin_cold(session, one, within, self._copy) for one in self._dataset.members])
+        self._note_residency(found)
         took = perf_counter_ns() - begun
         if (trace := recorder()) is not None:
-            trace.add_span("phase", f"drop caches of {self._dataset.name}", begun, begun + took)
+            trace.add_span("phase", f"drop caches of {self._loop.dataset}", begun, begun + took)
         if number > 1:  # the clocks of the loop start with its first epoch
             self.saves.put_off(took)
         return took
 
     def _note_residency(self, found: Sequence[Residency]) -> None:
         """Keep the greatest share of the data in the page cache at the begin of the loop, or of its cold epochs."""
-        notes = tuple(dict.fromkeys(note for one in found for note in one.notes))
-        counts = np.array([one[:2] for one in found] if not notes else [(0, 0)], np.int64).sum(axis=0)
+        if not found:
+            return
+        self._cache_notes = tuple(dict.fromkeys(note for one in found for note in one.notes))
+        counts = np.array([one[:2] for one in found] if not self._cache_notes else [(0, 0)], np.int64).sum(axis=0)
         resident, examined = self._session.world.allreduce(counts, "sum").tolist()
         if examined:
             self._resident = max(self._resident or 0.0, resident / examined)
-        self._cache_notes = (*notes, self._uncounted)
 
     def close(self, failed: bool) -> None:
         """Close the files and stop the threads; with `failed`, without what is collective."""
         if self._batches is not None:
             self._batches.close(failed)
-        if not failed and self._files is not None:
-            free_communicator(self._session.world, self._files.comm)
+        if not failed:
+            self._read.close()
 
     @property
     def has_run(self) -> bool:
@@ -202,7 +131,7 @@ class LoopRunner:
     def run_epochs(self) -> Iterator[tuple[int, bool]]:
         """Run the epochs of the loop; yield the number (from 0) of each, and whether the loop's time is up."""
         loop, world = self._loop, self._session.world
-        each = steps_of_epoch(loop, self._dataset, world.size)
+        each = steps_of_epoch(loop, self._session.workload.read_dataset(loop), world.size)
         if each == 0:
             text = f"`{loop.name}` has no steps: its batch is larger than the data of some rank"
             raise PlanError(text, "E201").mark_shared()
@@ -218,10 +147,8 @@ class LoopRunner:
 
     def _run_epoch(self, epoch: int, number: int, steps: int) -> bool:
         """Plan, run and summarise one epoch, shown as `number` (from 1); return whether the time is up."""
-        if self._take_copy(epoch + 1):
-            self._uncounted = self._find_uncounted_reads()
-            self.look_at_cache()
-        session, world, loop, data = self._session, self._session.world, self._loop, self._data
+        self._take_copy(epoch + 1)
+        session, world, loop, data = self._session, self._session.world, self._loop, self._read.data
         work = self._plan_epoch(epoch, steps)
         dropping = self._drop_pages(number)
         batches = self._batches
@@ -267,7 +194,7 @@ class LoopRunner:
         source.record_reads(record)
         record.drop_ns = dropping
         counts.record_counts(record, loop, self.saves.core_wait_ns)
-        if self._uncounted:
+        if self._read.uncounted:
             record.read_bytes = -1
         if session.modelled is not None:
             record.rchar = -1
@@ -285,7 +212,7 @@ class LoopRunner:
         if trace is not None:
             trace.end_epoch(loop.name, opened, perf_counter_ns())
         if self._timed:
-            if not self._null and has_offsets(world.rank, world.size):
+            if not self._read.is_null and has_offsets(world.rank, world.size):
                 source.series.offsets = call_offsets(work.calls, record.steps)
             keep_epoch(self._series, record.epoch, source.series)
         self._rows.append(rank_row(record))
@@ -297,7 +224,7 @@ class LoopRunner:
     def _plan_epoch(self, epoch: int, steps: int) -> EpochWork:
         """Plan an epoch, and open the files, threads and buffers that it needs."""
         session, world = self._session, self._session.world
-        work = world.run_on_all(lambda: plan_work(session, self._loop, self._data, epoch, steps, self._kept))
+        work = world.run_on_all(lambda: plan_work(session, self._loop, self._read.data, epoch, steps, self._kept))
         # Every rank takes the largest buffer size of any rank, so that all ranks open their files again, or none does.
         needed = world.allreduce_number(work.calls.buffer_size, "max")
         if self._batches is None or needed > self._buffer_size:
@@ -312,52 +239,23 @@ class LoopRunner:
         `needed` is the bytes of the largest step of any rank, `kept` the bytes that `cache memory` takes in addition.
         Raises ExecutionError [R402] if memory is too small.
         """
-        access, world = self._loop.access, self._session.world
-        if self._batches is not None:
-            self._batches.close()
-            self._batches = self.saves.run = None  # frees the old buffers before larger ones are allocated
-        size = 0 if self._null or self._dataset is None else buffer_bytes(self._dataset, needed)
+        access, world, read = self._loop.access, self._session.world, self._read
+        self._close_batches()  # frees the old buffers before larger ones are allocated
+        size = 0 if read.is_null or read.data is None else buffer_bytes(read.data.dataset, needed)
         # Only the files say how large the batches of some formats are. All ranks check before any rank allocates:
         # otherwise the last rank would see only what the first have left.
         asked = rank_buffers(self._loop, size, world.node.size, world.node.rank == 0) + kept + reader_bytes(access)
         world.require_memory(asked, f"read buffers of `{self._loop.name}`")
 
-        def build_batches() -> Batches:
-            if access.scatter and not self._null and self._files is not None:
-                return ScatteredBatches(world, access, self._files, size)
-            if access.processes:
-                return self._execute_readers(size)
-            slots = [allocate(size) for _ in range(access.batches)]
-            if self._session.modelled is not None and self._files is not None:
-                readers = model_readers(access, self._files, self._session.modelled, world.rank)
-                return make_batches(access, readers, slots)
-            return make_batches(access, open_readers(access, self._files, self._null), slots)
-
         def keep_batches() -> Batches:
-            self._batches = build_batches()  # `close` ends its processes if another rank fails here
+            self._batches = read.build_batches(size)  # `close` ends its processes if another rank fails here
             return self._batches
 
         batches, self._buffer_size = world.run_on_all(keep_batches), max(size, needed)
-        if self._data is not None and len(self._data.places.members) > 1:
+        if read.data is not None and len(read.data.places.members) > 1:
             for reader in batches.readers:
-                reader.meter.source_of = self._data.places.member_of_files
+                reader.meter.source_of = read.data.places.member_of_files
         self.saves.run = batches.run
-
-    def _execute_readers(self, size: int) -> Batches:
-        """Execute the reader processes of the loop, with buffers of `size` bytes."""
-        from dliosim.execute.batches.messages import ReaderSetup  # most loops have no reader processes
-        from dliosim.execute.batches.process_batches import ProcessBatches
-
-        session, loop, files, processor = self._session, self._loop, None, None
-        if self._data is not None and self._files is not None:
-            places = self._data.places.drop_units()
-            # A process has no communicator.
-            files = replace(self._files, size=places.file_size, shared=False, comm=cast(Any, None))
-            if loop.decode or loop.preprocess is not None:
-                processor = bind_processor(session, loop, places, files.path)
-        reads = None if self._null else files
-        slot = align_up(max(size, 1), mmap.PAGESIZE)
-        return ProcessBatches(ReaderSetup(loop.access, reads, processor, slot, collector() is not None))
 
     def _save_after_epoch(self, record: EpochRecord, series: EpochSeries) -> None:
         for held, content in self.saves.save_after_epoch(record.epoch):
@@ -374,34 +272,14 @@ class LoopRunner:
         """
         loop = self._loop
         epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
-        root = ", ".join(self._roots) or None
+        root = ", ".join(self._read.roots) or None
         return RunningLoop(
             partial(_interim_summary, loop, root, self._session.reads_nothing, self._resident, self._epochs), epochs
         )
 
-    def _describe_copy(self) -> str:
-        """Return the note about a copy that is read, and about the epochs before; empty without a copy."""
-        copy, data = self._session.copies.get(str(self._loop.dataset)), self._data
-        if copy is None or data is None or self._null:
-            return ""
-        if self._copy is None:
-            return f"no epoch read the copy on root {copy.root}: it was not complete before the last one began"
-        if self._copied_from == 1:
-            return f"read from the copies of the nodes on root {copy.root}"
-        text = f"epochs from {self._copied_from} on read the copies of the nodes on root {copy.root}"
-        before, after = (
-            self._mean_wait(part) for part in (slice(self._copied_from - 1), slice(self._copied_from - 1, None))
-        )
-        return f"{text}; a step waited {before} for data before, while these were made, and {after} since"
-
-    def _mean_wait(self, epochs: slice) -> str:
-        """Return the mean data wait of a step of a rank in some epochs; for rank 0."""
-        some = self._epochs[epochs]
-        return seconds(sum(one.data_wait_seconds.mean for one in some) / max(sum(one.steps for one in some), 1))
-
     def make_phase(self) -> Phase:
         """Return the phase of the loop, which is over."""
-        session, access, rows = self._session, self._loop.access, self._rows
+        session, access, rows, read = self._session, self._loop.access, self._rows, self._read
         readers = self._batches.readers if self._batches is not None else ()
         granted = next((reader.active_hints() for reader in readers if reader.meter.opens), None)
         asked, granted_ones = share_granted_hints(session.world, access, granted)
@@ -409,13 +287,10 @@ class LoopRunner:
         wall_ns = session.world.allreduce_number(sum(int(row[_WALL]) for row in rows), "max")
         notes = (
             next((reader.meter.how for reader in readers if reader.meter.how), ""),
-            _reader_note(access),
+            *read.list_notes(counted, self._epochs),
             PROCESSES if access.processes else "",
-            "" if self._null or access.through != "library" else _library_note(access, counted),
-            _compression_note(self._dataset) if self._dataset else "",
-            self._data.note if self._data else "",
-            self._describe_copy(),
             *self._cache_notes,
+            read.uncounted,
         )
         summary = replace(
             self.make_view(1).so_far(),
@@ -474,23 +349,6 @@ def run_loop(
     yield from outer.saves.begun
 
 
-def _open_data(session: Session, loop: Loop, dataset: Dataset) -> OpenDataset:
-    """Return the data of a loop, which must be complete; all that reading them needs is there. Collective."""
-    access = loop.access
-    for one in dataset.members:
-        if loop.decode or access.through == "library":
-            import_libraries(bind(one))
-        if not one.source:
-            check_prepared(session, one)
-    data = open_dataset(session, dataset)
-    if loop.columns is not None and isinstance(data.places, IndexedPlaces):
-        places = data.places.first_columns(loop.columns)
-        data = replace(data, dataset=places.dataset, places=places)
-    if access.readers and access.is_mpi:
-        require_threads(f"`readers` with {access.api} in `{loop.name}`")
-    return data
-
-
 def collect_interval(batch: int, calls: int, steps: int) -> int:
     """Return the steps after which read calls are collected: until then they take memory, and a sample may be many.
 
@@ -498,12 +356,6 @@ def collect_interval(batch: int, calls: int, steps: int) -> int:
     """
     each = max(batch, -(-calls // max(steps, 1)))
     return max(1, _COLLECTED_CALLS // each)
-
-
-def _share_files(world: World, access: Access, data: OpenDataset) -> Files:
-    """Return the files of a loop's data, with the communicator of the ranks that open them together. Collective."""
-    dataset, together = data.dataset, file_communicator(world, access)
-    return Files(data.directory, data.name, data.places.file_size, dataset.layout.files == 1, together, dataset)
 
 
 def _interim_summary(
@@ -529,27 +381,3 @@ def _interim_summary(
         hint_set=access.hint_set,
         root=root,
     )
-
-
-def _compression_note(dataset: Dataset) -> str:
-    """Return the note about bytes and rates of compressed samples; empty for others."""
-    if all(one.compress is None for one in dataset.members):
-        return ""
-    return "bytes and GB/s are of samples as they are stored, compressed; samples/s compares with uncompressed ones"
-
-
-def _library_note(access: Access, counted: bool) -> str:
-    from dliosim.execute.backends.library_reader import library_read_note  # few loops read through a library
-
-    return library_read_note(access, counted)
-
-
-def _reader_note(access: Access) -> str:
-    """Return a note about ranks that open or read for others; empty if all ranks open together and read their own."""
-    together = access.communicator
-    opening = ""
-    if together != "world" and access.is_mpi:
-        who = "the ranks of a node" if together == "node" else count(together, "rank")
-        opening = "a shared file is opened by " + ("each rank for itself" if together == 1 else f"{who} together")
-    reading = "one rank of each node reads for all of its ranks" if access.scatter else ""
-    return "; ".join(filter(None, (opening, reading)))

@@ -70,6 +70,16 @@ class DatasetFiles:
     #: function from the number of a file to its path below that
     name: Callable[[int], str]
 
+    @property
+    def root(self) -> str:
+        """Return the root of the data set."""
+        return self.dataset.root
+
+    @property
+    def count(self) -> int:
+        """Return the number of files."""
+        return self.dataset.layout.files
+
     def path(self, file: int) -> Path:
         """Return the path of a file."""
         return self.directory / self.name(file)
@@ -100,9 +110,23 @@ class LocalCopy:
     #: returns the bytes that this rank has read so far to make it
     count_bytes: Callable[[], int] = lambda: 0
 
+    @property
+    def dataset(self) -> Dataset:
+        """Return the data set that it is a copy of."""
+        return self.files.dataset
+
+    @property
+    def count(self) -> int:
+        """Return the number of files that are copied."""
+        return len(self.numbers)
+
     def path(self, place: int) -> Path:
         """Return the path of a copied file by its place in `numbers`."""
         return self.files.path(int(self.numbers[place]))
+
+
+#: The files of one data set that the ranks of a node read.
+ReadFiles = DatasetFiles | LocalCopy
 
 
 @dataclass(frozen=True, slots=True)

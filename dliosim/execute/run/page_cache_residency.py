@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import compress
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -12,7 +13,7 @@ from dliosim.execute.datasets.cold_pages import MOST_DROPPED, drop_dataset, drop
 from dliosim.execute.datasets.open_dataset import report_damage, resident_dataset_share
 from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.node.page_cache import count_resident_bytes, warm_page_cache
-from dliosim.execute.phases.context import Session
+from dliosim.execute.phases.context import DatasetFiles, ReadFiles, Session
 from dliosim.execute.phases.residency import add_pairs, measure_residency, resident_share, share_first_reason
 from dliosim.execute.store.checkpoint_store import list_data_files
 from dliosim.execute.store.manifest import NAME, find_dataset_fault
@@ -40,14 +41,14 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
     def drop_own() -> None:
         nonlocal refused
         with session.progress.track_bytes("drop caches", lambda: 0):
-            dropped = [drop_dataset(session, dataset) for dataset in datasets]
+            dropped = [drop_dataset(session, files) for files in datasets]
             for paths in (checkpoints, copied):
                 dropped.append(drop_files(session, paths[world.node.rank :: world.node.size]))
         record.files = sum(files for files, _ in dropped)
         refused = next((why for _, why in dropped if why), "")
 
     def measure_share() -> tuple[int, int]:
-        found = [resident_dataset_share(session, dataset, MOST_DROPPED) for dataset in datasets]
+        found = [resident_dataset_share(session, files, MOST_DROPPED) for files in datasets]
         for paths in (checkpoints, copied):
             found.append(resident_share(session, len(paths), MOST_DROPPED, paths.__getitem__))
         return add_pairs(found)
@@ -60,14 +61,12 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
 
 def warm_caches(session: Session, dataset: Dataset) -> None:
     """Read each file of a complete data set that is not wholly in the page cache of every node. Collective."""
-    world, files, copy = session.world, session.files(dataset), session.copies.get(dataset.name)
-    numbers = list(range(dataset.layout.files))
-    if copy is not None:
-        files, numbers = copy.files, copy.numbers.tolist()
+    world = session.world
+    files: ReadFiles = session.copies.get(dataset.name) or session.files(dataset)
 
     def warm_own() -> None:
-        with report_damage(dataset):
-            _warm_files(session, map(files.path, numbers[world.node.rank :: world.node.size]))
+        with report_damage(files):
+            _warm_files(session, map(files.path, range(world.node.rank, files.count, world.node.size)))
 
     if not session.options.null:
         world.run_on_all(warm_own)
@@ -92,17 +91,14 @@ def _warm_files(session: Session, paths: Iterable[Path]) -> None:
             session.progress.tick(perf_counter_ns(), 0, 0)
 
 
-def _list_complete_datasets(session: Session) -> list[Dataset]:
+def _list_complete_datasets(session: Session) -> list[DatasetFiles]:
     """Return the data sets that can be read: others have no pages to drop, and the verb that reads them raises."""
-    datasets = session.workload.datasets
+    files = list(map(session.files, session.workload.datasets))
 
-    def find_complete() -> list[int]:
-        places = [session.files(dataset).directory for dataset in datasets]
-        return [
-            i for i, place in enumerate(places) if datasets[i].source or find_dataset_fault(datasets[i], place) is None
-        ]
+    def find_complete() -> list[bool]:
+        return [bool(one.dataset.source) or not find_dataset_fault(one.dataset, one.directory) for one in files]
 
-    return [datasets[i] for i in session.world.run_on_rank_0("read the manifests of data sets", find_complete)]
+    return list(compress(files, session.world.run_on_rank_0("read the manifests of data sets", find_complete)))
 
 
 def list_copied_files(session: Session) -> list[Path]:
