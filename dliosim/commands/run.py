@@ -24,6 +24,7 @@ from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
 from dliosim.measure.rank.records import StepLog
 from dliosim.model import Loop, Restore, Save, StorageModel, Verb, Workload
+from dliosim.model.access import write_readers
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
 
@@ -232,6 +233,6 @@ def _describe_run(setup: Setup, workload: Workload, modelled: str) -> dict[str, 
 def _list_settings(loop: Loop) -> dict[str, str]:
     """Return the settings of a loop that an analysis may advise to change, as -D gives them."""
     found = {name: getattr(loop.access, name) for name in ("api", "open", "order", "engine", "cache")}
-    found |= {"readers": str(loop.access.readers), "shard": loop.shard}
+    found |= {"readers": write_readers(loop.access.readers, loop.access.processes), "shard": loop.shard}
     found["transfer"] = "whole sample" if loop.access.transfer is None else str(loop.access.transfer)
     return found | {"checkpoint": loop.checkpoints[0].checkpoint if loop.checkpoints else ""}

@@ -18,6 +18,7 @@ from dliosim.language.settings.phrases import write_distribution, write_pace, wr
 from dliosim.language.settings.setting_overlay import sub_names
 from dliosim.language.source import Span
 from dliosim.language.syntax.declarations import WITHOUT_DATA, list_settings
+from dliosim.model.access import write_readers
 from dliosim.readable import count
 from dliosim.units import format_bytes, format_seconds
 
@@ -326,7 +327,7 @@ _SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
     "chunk": _chunk,
     "compress": _compression,
     "compressible": lambda data: f"{Decimal(repr(data.compressible)):f} : 1" if data.compressible != 1 else "off",
-    "readers": lambda access: f"{access.readers}{' processes' * access.processes} by {access.by}",
+    "readers": lambda access: f"{write_readers(access.readers, access.processes)} by {access.by}",
     "prefetch": lambda access: count(access.prefetch, "batch", "batches") if access.prefetch else None,
     "cache": lambda access: f"memory {format_bytes(access.memory)}" if access.cache == "memory" else access.cache,
     "engine": _engine,

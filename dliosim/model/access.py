@@ -136,6 +136,11 @@ class Access:
         return self.is_mpi or (self.api == "posix" and self.engine in ("preadv", "pread"))
 
 
+def write_readers(number: int, processes: bool) -> str:
+    """Return the setting `readers` for a number of readers, without `by`."""
+    return f"{number} processes" if number and processes else str(number)
+
+
 def communicator_size(communicator: Communicator, job: Job) -> int:
     """Return how many ranks open a shared file together; the last group of neighbours may be smaller."""
     if communicator == "world":

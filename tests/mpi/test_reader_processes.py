@@ -30,7 +30,8 @@ def test_a_run_counts_and_records_what_it_does_with_threads(tmp_path: Path, rank
         (train,) = phases(done, "train")
         found.append([{name: epoch[name] for name in COUNTED} for epoch in train["epochs"]])
         assert all(epoch["decode_seconds"]["mean"] > 0 for epoch in train["epochs"])
-        assert ("readers are processes" in train["notes"]) == bool(kind)
+        assert (train["readers"], train["reader_processes"]) == (2, bool(kind))
+        assert (", posix, readers 2 processes;" in place.tables()) == bool(kind)
         # In its epochs; `prepare` has kept its files.
         trace = place.run(ranks, "--trace", define=define)
         recorded.append([line for line in trace.stdout.splitlines() if "operations" in line])

@@ -29,7 +29,7 @@ class Insight:
     source: str  #: where figure and threshold are from
     measure: Measuring  #: None if the trace cannot say
     cure: str  #: what to try
-    own: str = ""  #: option for runs of dliosim; `{loop}`, `{checkpoint}` are names, `{readers}` a number
+    own: str = ""  #: option for runs of dliosim; `{loop}`, `{checkpoint}` are names, `{readers}` their phrase
     least: int = 0  #: it is found only above this number of operations
     at_limit: bool = False  #: True if it is found at the limit, too
     unit: Callable[[float], str] = percent_cell  #: a value as text

@@ -10,6 +10,7 @@ from dliosim.analyze.figures.job import Figures, Job
 from dliosim.analyze.insights.jobs import Changes
 from dliosim.analyze.insights.rules import INSIGHTS, Finding, is_costly
 from dliosim.analyze.report.tables import brief_functions_table, changes_tables, list_tables, split_table
+from dliosim.model.access import write_readers
 from dliosim.readable import count, printable, seconds, size
 from dliosim.report.text_table import SCREEN, format_table, wrap_text
 
@@ -93,13 +94,15 @@ def _own_option(one: Finding, job: Job) -> str:
     now = job.settings
     if "{checkpoint}" in one.insight.own and not now.get("checkpoint"):
         return ""
-    readers = min(job.reader_cores or _READERS, _READERS)
+    number = min(job.reader_cores or _READERS, _READERS)
+    many, _, kind = now.get("readers", "").partition(" ")
+    readers = f'"{write_readers(number, True)}"' if kind == "processes" else number
     option = one.insight.own.format(loop=job.loop, checkpoint=now.get("checkpoint", ""), readers=readers)
     name, _, value = option.partition("=")
     # Of `memory 8 GB` and `queued depth 4` the first word says whether the run does that.
     present, wanted = now.get(name.rpartition(".")[2], ""), value.strip('"')
     # More readers than that may want more cores than the node has.
-    has_readers = "{readers}" in one.insight.own and present.isdecimal() and int(present) >= readers
+    has_readers = "{readers}" in one.insight.own and many.isdecimal() and int(many) >= number
     return "" if has_readers or present in (wanted, wanted.split(" ")[0]) else option
 
 

@@ -29,7 +29,7 @@ from dliosim.measure.figures.timeline import gather_timeline, has_offsets, keep_
 from dliosim.measure.rank.records import EpochRecord, LoggedEpoch
 from dliosim.measure.rank.step_times import PlannedSteps, StepAccount
 from dliosim.measure.rank.time_series import EpochSeries
-from dliosim.measure.results.phase import PROCESSES, LoopPhase
+from dliosim.measure.results.phase import LoopPhase
 from dliosim.model import Loop
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import count_due, is_due
@@ -288,7 +288,6 @@ class LoopRunner:
         notes = (
             next((reader.meter.how for reader in readers if reader.meter.how), ""),
             *read.list_notes(counted, self._epochs),
-            PROCESSES if access.processes else "",
             *self._cache_notes,
             read.uncounted,
         )
@@ -377,6 +376,7 @@ def _interim_summary(
         cold_each_epoch=loop.cold_within is not None,
         prefetch=access.prefetch if access.readers else 0,
         readers=access.readers,
+        reader_processes=access.processes,
         through=access.through,
         hint_set=access.hint_set,
         root=root,

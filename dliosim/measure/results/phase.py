@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from dliosim.model.access import write_readers
 
 if TYPE_CHECKING:
     from dliosim.measure.figures.epoch_summaries import EpochSummary
@@ -41,10 +43,6 @@ class PhaseSummary:
         return tuple((key, value, granted.get(key)) for key, value in self.hints_asked if granted.get(key) != value)
 
 
-#: The note of a loop whose readers are processes.
-PROCESSES: Final = "readers are processes"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopPhase(PhaseSummary):
     """A run of a loop."""
@@ -61,14 +59,16 @@ class LoopPhase(PhaseSummary):
     cold_each_epoch: bool = False
     #: batches that the readers keep ahead; 0 if the steps read
     prefetch: int = 0
-    #: reader threads of a rank; 0 if the steps read
+    #: readers of a rank; 0 if the steps read
     readers: int = 0
+    #: they are processes, not threads
+    reader_processes: bool = field(default=False, metadata={"may_lack": True})
     #: `library` where the format's own library read, else `direct`
     through: str = "direct"
 
     def write_readers(self, number: int) -> str:
         """Return the phrase of the setting `readers` for another number of readers of the same kind."""
-        return f"{number} processes" if number and PROCESSES in self.notes else str(number)
+        return write_readers(number, self.reader_processes)
 
     @property
     def reads_nothing(self) -> bool:

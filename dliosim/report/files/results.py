@@ -237,6 +237,7 @@ _ABSENT: dict[str, Any] = {
     "cold_each_epoch": False,
     "prefetch": 0,
     "readers": 0,
+    "reader_processes": False,
     "through": "direct",
     "epochs": (),
     **dict.fromkeys(("within", "fsync", "commit")),

@@ -100,7 +100,7 @@ def read_object(kind: type[T], value: object, where: str = "", **given: Any) -> 
     """Return a dataclass from the JSON object at `where`, its fields by name, or by the `key` of their metadata.
 
     Fields that are `given` are not read, neither here nor in objects inside. UsageError names the key of a value that
-    is missing or has another type. Other keys are ignored.
+    is missing, unless its field `may_lack` in files of this version, or has another type. Other keys are ignored.
     """
     if kind is PhaseSummary:
         word = read_member(str, value, "kind", where)
@@ -112,7 +112,8 @@ def read_object(kind: type[T], value: object, where: str = "", **given: Any) -> 
         given = {**given, "values": _read_values(value, where)}
     values = {
         name: given[name] if name in given else read_member(hint, value, key, where, **given)
-        for name, key, hint in _list_fields(kind)  # type: ignore[arg-type]
+        for name, key, hint, may_lack in _list_fields(kind)  # type: ignore[arg-type]
+        if not (may_lack and isinstance(value, dict) and key not in value)
     }
     return kind(**values)
 
@@ -131,11 +132,14 @@ def _read_values(value: object, where: str) -> dict[str, Any]:
 
 
 @cache
-def _list_fields(kind: Any) -> list[tuple[str, str, Any]]:
-    """Return name, key and type of each field of a dataclass."""
+def _list_fields(kind: Any) -> list[tuple[str, str, Any, bool]]:
+    """Return name, key and type of each field of a dataclass, and whether its default stands for a missing key."""
     hints = get_type_hints(kind, localns={"EpochSummary": EpochSummary}, include_extras=True)
-    named = [(one.name, one.metadata.get("key", one.name)) for one in fields(kind)]
-    return [(name, f"{key}_seconds" if hints[name] is Histogram else key, hints[name]) for name, key in named]
+    named = [(one.name, one.metadata.get("key", one.name), "may_lack" in one.metadata) for one in fields(kind)]
+    return [
+        (name, f"{key}_seconds" if hints[name] is Histogram else key, hints[name], may_lack)
+        for name, key, may_lack in named
+    ]
 
 
 def read_member(kind: Any, value: object, key: str, where: str = "", **given: Any) -> Any:

@@ -82,6 +82,7 @@ def loop_tables(
     title = f"{name}: {count(len(epochs), 'epoch')} of {steps} in {seconds(sum(phase.seconds for phase in runs))}"
     title += f" ({len(runs)} runs)" if len(runs) > 1 else ""
     title += f", {_access_method(runs[0])}" if runs[0].api else ""
+    title += f", readers {runs[0].write_readers(runs[0].readers)}" if runs[0].reader_processes else ""
     title += "; means over ranks, utilization without first steps"
     title += f"; ?: not to be trusted: {sentence(doubt)}" if doubt else ""
     causes = f"{name}: bound by (shares of steps, by what delayed the last rank most), and checks"

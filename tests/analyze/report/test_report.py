@@ -69,6 +69,13 @@ def test_readers_are_advised_to_a_run_that_has_few() -> None:
         assert ("-D train.readers=4\n" in shown) == advised
 
 
+def test_processes_are_advised_to_a_run_whose_readers_are_processes() -> None:
+    rows = [read(0, 100 * MS), compute(200 * MS, MS), Row("epoch", 0, 300 * MS, layer="application", name="train")]
+    for present, advised in ("1 processes", True), ("4 processes", False):
+        shown = screen(figures(rows, source="dliosim", settings={"train": {"readers": present}}))
+        assert ('-D train.readers="4 processes"\n' in shown) == advised
+
+
 def test_what_a_run_does_already_is_not_advised() -> None:
     rows = [read(0, 100 * MS, moved=100), read(0, MS, process=1, moved=1)]
     for settings, advised in ({"shard": "by file"}, True), ({"shard": "by sample"}, False):

@@ -438,9 +438,9 @@ def test_steps_that_were_all_read_ahead_are_advised_against_wherever_their_bytes
 
 
 def test_processes_are_advised_where_readers_are_processes() -> None:
-    loop = LoopPhase("train", "train", 1.0, readers=2, notes=("readers are processes",))
+    loop = LoopPhase("train", "train", 1.0, readers=2, reader_processes=True)
     assert [loop.write_readers(number) for number in (0, 1, 4)] == ["0", "1 processes", "4 processes"]
-    assert replace(loop, notes=()).write_readers(4) == "4"
+    assert replace(loop, reader_processes=False).write_readers(4) == "4"
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,17 @@ def test_a_run_read_back_writes_the_same_results_but_for_latencies_of_several_ep
     assert latencies[title_of(loop)] == aggregate.latencies(select_epochs(loop.epochs, answer))
 
 
+def test_readers_are_threads_in_results_that_do_not_say_what_they_are(tmp_path: Path) -> None:
+    content = results_content(run())
+    del content["phases"][4]["reader_processes"]
+    assert not read_run(saved(tmp_path, content))[0].loops[0].reader_processes
+    content["phases"][4]["reader_processes"] = True
+    assert read_run(saved(tmp_path, content))[0].loops[0].reader_processes
+    content["phases"][4]["reader_processes"] = 1
+    with pytest.raises(UsageError, match=r"phases\[4\].reader_processes is not true or false"):
+        read_run(saved(tmp_path, content))
+
+
 @pytest.mark.parametrize(
     ("signal", "when"), [("SIGTERM", "when SIGTERM arrived"), ("", "when it was last written, before the run ended")]
 )
