@@ -87,32 +87,27 @@ def sample_times(time: Distribution, drawn: int, extents: Extents) -> NDArray[np
 class BatchProcessor:
     """Decodes and preprocesses the batches of one epoch of one rank; several threads may use it at the same time.
 
-    `decode_ns` and `preprocess_ns` list the ns of each batch, or of each share of a batch.
+    `decode_ns` and `preprocess_ns` list the ns of each batch, or of each share of a batch, since `take_rows`.
     """
 
-    def __init__(
-        self,
-        loop: Loop,
-        places: Places,
-        path: Callable[[int], Path | str],
-        stored: ReadRanges,
-        calls: Calls,
-        times: list[int],
-    ) -> None:
-        """Begin an epoch; `times` are those of preprocessing each step, ns, empty without preprocessing."""
-        self.decode_ns: list[int] = []
-        self.preprocess_ns: list[int] = []
+    def __init__(self, loop: Loop, places: Places, path: Callable[[int], Path | str]) -> None:
         self._path = path
         self._decodes = loop.decode and loop.access.through == "direct"
         only = places.members[0] if len(places.members) == 1 else None
         self._find_member: Callable[[int], Member] = cache(places.member_of) if only is None else lambda _: only
         self._find_column = cache(places.decoder_column)
-        self._stored = stored
-        self._start = calls.sample_start
         self._busy = loop.preprocess is not None and loop.preprocess.busy
-        #: preprocessing time of each step, ns; empty without preprocessing
-        self.times = times
         self._trace = collector()
+
+    def take_rows(self, stored: ReadRanges, start: NDArray[np.int64], times: list[int]) -> BatchProcessor:
+        """Take the rows of the steps to come, and where each begins in the buffer of its step, bytes; return itself.
+
+        `times` are those of preprocessing each step, ns, empty without preprocessing.
+        """
+        self._stored, self._start, self.times = stored, start, times
+        self.decode_ns: list[int] = []
+        self.preprocess_ns: list[int] = []
+        return self
 
     def pack_rows(self, first: int, last: int) -> list[NDArray[np.int64]]:
         """Return what decoding rows [first, last) needs, for `unpack_rows`; nothing if they are not decoded."""

@@ -76,8 +76,8 @@ class ReaderSetup:
     access: Access
     #: None if nothing is read
     files: Files | None
-    #: makes the processor of a step from its ranges, calls and times; None for neither decoding nor preprocessing
-    processor: Callable[..., BatchProcessor] | None
+    #: makes the processor of an epoch; None for neither decoding nor preprocessing
+    processor: Callable[[], BatchProcessor] | None
     #: bytes of each of `Access.batches` buffers, whole pages, at least one
     slot: int
     #: calls and spans are noted

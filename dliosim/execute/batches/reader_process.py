@@ -20,7 +20,7 @@ import numpy as np
 from dliosim.errors import DliosimError
 from dliosim.execute.backends.contract import Reader
 from dliosim.execute.backends.registry import open_readers
-from dliosim.execute.batches.decode_preprocess import unpack_rows
+from dliosim.execute.batches.decode_preprocess import BatchProcessor, unpack_rows
 from dliosim.execute.batches.messages import Header, ReaderSetup, read_setup, receive_message, send_message, take_meter
 from dliosim.execute.node.compute import keep_core_busy
 from dliosim.execute.node.memory_file import map_shared
@@ -51,6 +51,7 @@ def serve_rank(connection: socket.socket, slots: int, given: int) -> None:
         send_message(connection, _pack_error(error))
         return
     batches = [buffers[at : at + setup.slot] for at in range(0, len(buffers), setup.slot)]
+    processor: BatchProcessor | None = None
     answer: Header = {"call": None if reader.meter.log is None else int(reader.meter.log.call)}
     gc.disable()
     while True:
@@ -62,10 +63,12 @@ def serve_rank(connection: socket.socket, slots: int, given: int) -> None:
             return
         try:
             if asked["run"] == "read":
-                answer = _read_share(reader, setup, asked, arrays, batches[asked["slot"]])
+                answer = _read_share(reader, processor, asked, arrays, batches[asked["slot"]])
             else:
                 answer = {}
                 getattr(reader, asked["run"])()
+                # Its tables of files and columns serve all batches of an epoch, and are not kept longer.
+                processor = setup.processor() if setup.processor and asked["run"] == "begin_epoch" else None
         except DliosimError as error:
             answer = _pack_error(error)
 
@@ -92,15 +95,16 @@ def _pack_error(error: Exception) -> Header:
     return {"error": ["", f"a reader process cannot start: {type(error).__name__}: {error}", None]}
 
 
-def _read_share(reader: Reader, setup: ReaderSetup, asked: Header, arrays: list[Ints], slot: memoryview) -> Header:
+def _read_share(
+    reader: Reader, processor: BatchProcessor | None, asked: Header, arrays: list[Ints], slot: memoryview
+) -> Header:
     """Read a batch, or a share of one, into its buffer, decode and preprocess it; return bytes and times."""
     file, offset, length, start, continues, *rows = arrays
     edges = np.array([0, len(file)])
     calls = Calls(file, offset, length, start, edges, _NONE, _NONE, edges, continues != 0 if len(continues) else None)
     got = reader.read(calls, slot)
-    if setup.processor is None:
+    if processor is None:
         return {"got": got, "processed": 0, "decode": [], "preprocess": []}
     stored, starts = unpack_rows(rows)
-    processor = setup.processor(stored, calls._replace(sample_start=starts), asked["times"])
-    taken = processor.process_batch(0, 0, len(starts), 1, slot)
+    taken = processor.take_rows(stored, starts, asked["times"]).process_batch(0, 0, len(starts), 1, slot)
     return {"got": got, "processed": taken, "decode": processor.decode_ns, "preprocess": processor.preprocess_ns}

@@ -143,13 +143,14 @@ def make_processor(
     if loop.preprocess is not None:
         drawn = key(session.workload.seed, "preprocess", loop.name, epoch)
         times = sample_times(loop.preprocess.time, drawn, work.samples).tolist()
-    return bind_processor(session, loop, data.places, data.path)(work.stored, work.calls, times)
+    processor = bind_processor(session, loop, data.places, data.path)()
+    return processor.take_rows(work.stored, work.calls.sample_start, times)
 
 
 def bind_processor(
     session: Session, loop: Loop, places: Places, path: Callable[[int], Path | str]
-) -> Callable[[ReadRanges, Calls, list[int]], BatchProcessor]:
-    """Return the function that makes the processor of an epoch from its ranges, calls and times of steps."""
+) -> Callable[[], BatchProcessor]:
+    """Return the function that makes the processor of an epoch."""
     decoded = replace(loop, decode=loop.decode and not session.options.null)
     return partial(BatchProcessor, decoded, places, path)
 

@@ -11,8 +11,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +23,7 @@ import pytest
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.registry import open_readers
-from dliosim.execute.batches.decode_preprocess import EpochCalls
+from dliosim.execute.batches.decode_preprocess import BatchProcessor, EpochCalls
 from dliosim.execute.batches.messages import ReaderSetup, read_setup, share_setup
 from dliosim.execute.batches.prefetch import Batches, make_batches
 from dliosim.execute.batches.process_batches import ProcessBatches
@@ -43,8 +45,10 @@ def files(tmp_path: Path) -> Files:
 
 
 @contextmanager
-def executed(files: Files, access: Access) -> Iterator[ProcessBatches]:
-    batches = ProcessBatches(ReaderSetup(access, files, None, SLOT, False))
+def executed(
+    files: Files, access: Access, processor: Callable[[], BatchProcessor] | None = None
+) -> Iterator[ProcessBatches]:
+    batches = ProcessBatches(ReaderSetup(access, files, processor, SLOT, False))
     try:
         yield batches
     finally:
@@ -52,10 +56,12 @@ def executed(files: Files, access: Access) -> Iterator[ProcessBatches]:
         assert not [pid for pid in batches.processes if Path(f"/proc/{pid}").exists()]
 
 
-def read_epochs(batches: Batches, steps: list[list[tuple[int, int, int]]]) -> list[bytes]:
+def read_epochs(
+    batches: Batches, steps: list[list[tuple[int, int, int]]], processing: BatchProcessor | None = None
+) -> list[bytes]:
     found = []
     for _ in range(2):
-        batches.begin(EpochCalls(make_calls(steps)))
+        batches.begin(EpochCalls(make_calls(steps), processing=processing))
         batches.start()
         for step in range(len(steps)):
             slot, got = batches.wait(step)
@@ -92,6 +98,23 @@ def test_processes_read_and_count_what_threads_do(files: Files, by: By, engine: 
         assert {**some[0], "opens": 0} == {**whole[0], "opens": 0}
         assert by != "batch in turn" or some[0]["opens"] == whole[0]["opens"]
     threads.close()
+
+
+def make_processor(noted: Path) -> BatchProcessor:
+    """Make a processor that does nothing, and note that in a file."""
+    with noted.open("a") as file:
+        file.write("made\n")
+    loop = SimpleNamespace(decode=False, access=Access(), preprocess=None)
+    places = SimpleNamespace(members=["its member"], decoder_column=str)
+    return BatchProcessor(cast(Any, loop), cast(Any, places), str)
+
+
+def test_a_process_has_one_processor_for_all_batches_of_an_epoch(files: Files, tmp_path: Path) -> None:
+    noted, access = tmp_path / "noted", Access(readers=2, prefetch=3, processes=True)
+    processing = make_processor(tmp_path / "own").take_rows(cast(Any, None), cast(Any, None), [])
+    with executed(files, access, partial(make_processor, noted)) as batches:
+        assert len(read_epochs(batches, STEPS, processing)) == 16
+    assert noted.read_text().split() == ["made"] * 4
 
 
 def test_an_error_of_a_process_is_raised_by_its_step_and_the_others_are_read(files: Files) -> None:
