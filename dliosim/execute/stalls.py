@@ -94,7 +94,7 @@ def inspect_process(pid: int, state: str, but: Collection[int] = ()) -> ProcessS
             (child, thread, line) for thread, line in _thread_calls(child, ()) if not _is_idle(child, thread, line)
         ]
     key = tuple(line for _, _, line in busy)
-    if stopped := [child for child in list_children(pid) if _process_state(child) in _STOPPED]:
+    if stopped := list_stopped_readers(pid):
         return ProcessState(state, f"reader process {stopped[0]}, which is stopped", key)
     if busy:
         process, _, line = busy[0]
@@ -127,6 +127,11 @@ def list_children(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
+
+
+def list_stopped_readers(pid: int) -> tuple[int, ...]:
+    """Return the reader processes of a rank that are stopped."""
+    return tuple(child for child in list_children(pid) if _process_state(child) in _STOPPED)
 
 
 def _read_io_counters(path: str) -> tuple[int, int]:
@@ -353,7 +358,7 @@ class Watcher(threading.Thread):
         since = max(row.quiet_since, self._seen.get(place, ((), 0))[1])
         return RankStatus(
             row.rank, pid, row.phase, row.epoch, row.step, row.bytes_done, max(now - since, 0) * 1e-9,
-            state, call, awake, row.meeting, row.meeting_count, row.action,
+            state, call, awake, row.meeting, row.meeting_count, row.action, list_stopped_readers(pid),
         )  # fmt: skip
 
 

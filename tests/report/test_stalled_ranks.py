@@ -20,6 +20,7 @@ STOPPED = replace(WAITS, rank=3, pid=4103, state="T", call="", is_watched=False,
 RUNS = replace(WAITS, rank=4, pid=4104, state="R", call="", meeting="", arrived=118)
 OPENS = replace(WAITS, rank=5, pid=4105, state="R", call="", meeting="", arrived=118, action="MPI_File_open of /data/x")
 DEEP = replace(WAITS, rank=6, pid=4106, state="D", call="fsync(/data/y)", meeting="", phase="save c", epoch=0, step=0)
+PAUSED = replace(READS, state="S", call="reader process 4110, which is stopped", stopped_readers=(4110, 4111))
 
 
 def stall(*seen: RankStatus, ranks: int = 0, quiet: float = 31.2) -> JobStall:
@@ -29,6 +30,8 @@ def stall(*seen: RankStatus, ranks: int = 0, quiet: float = 31.2) -> JobStall:
 STALLS = {
     "a read that hangs": stall(WAITS, replace(WAITS, rank=1), READS, replace(WAITS, rank=3)),
     "one that is stopped, and others that run": stall(WAITS, replace(WAITS, rank=1), READS, STOPPED, RUNS, quiet=30.4),
+    "stopped reader processes": stall(WAITS, replace(WAITS, rank=1), PAUSED),
+    "one that is stopped with its reader processes": stall(WAITS, replace(PAUSED, state="T")),
     "one that is stopped while it waits itself": stall(
         WAITS, replace(STOPPED, meeting="a barrier", call="futex"), quiet=30.4
     ),
@@ -70,6 +73,7 @@ def test_the_page_on_stalls_shows_what_is_printed() -> None:
         ((WAITS, READS), [2]),
         ((WAITS, RUNS, READS, STOPPED), [3, 2, 4]),
         ((OPENS, replace(RUNS, rank=0)), [0]),
+        ((READS, replace(PAUSED, rank=7, meeting="a barrier")), [7, 2]),
         # Stopped in a meeting; and the last one in a meeting that others have left for the next.
         ((WAITS, replace(STOPPED, meeting="a barrier")), [3]),
         ((replace(WAITS, rank=1, arrived=118), WAITS), [1]),

@@ -36,14 +36,16 @@ class RankStatus:
     arrived: int
     #: another call in which ranks wait for each other, or empty
     action: str
+    #: process ids of its reader processes that are stopped
+    stopped_readers: tuple[int, ...] = ()
 
     @property
     def blame(self) -> int:
         """Return the likelihood that others wait for this rank, 0 to 4.
 
-        0 is a rank that waits in a meeting itself; 4 is a stopped or dead process.
+        0 is a rank that waits in a meeting itself; 4 is one that is stopped or dead, or has a stopped reader process.
         """
-        if self.state in ("T", "t", "Z", "X", ""):
+        if self.stopped_readers or self.state in ("T", "t", "Z", "X", ""):
             return 4
         if self.meeting:
             return 0

@@ -86,8 +86,8 @@ def _next_commands(stall: JobStall) -> list[str]:
     if stall.is_elsewhere or not stall.seen:
         return ["ranks on other nodes are late: check their output, and whether the nodes are up"]
     one = (stall.late_ranks or stall.seen)[0]
-    if one.state == "T":
-        return [f"on {stall.host}: kill -CONT {one.pid}"]
+    if stopped := [one.pid] * (one.state == "T") + [*one.stopped_readers]:
+        return [f"on {stall.host}: kill -CONT {' '.join(map(str, stopped))}"]
     if one.state in ("Z", "X", ""):
         return [f"on {stall.host}: check the kernel's log (dmesg) for why process {one.pid} ended"]
     if one.state == "D":

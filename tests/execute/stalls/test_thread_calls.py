@@ -15,7 +15,7 @@ from time import monotonic, sleep
 import pytest
 
 from dliosim.execute import stalls
-from dliosim.execute.stalls import count_transfers, format_call, inspect_process
+from dliosim.execute.stalls import count_transfers, format_call, inspect_process, list_stopped_readers
 from dliosim.measure.progress.board import stat_fields
 
 NUMBERS = {name: arm if platform.machine() == "aarch64" else intel for name, intel, arm, _ in stalls._SYSTEM_CALLS}
@@ -109,6 +109,7 @@ def test_the_call_of_a_reader_process_is_one_of_its_rank(tmp_path: Path) -> None
         process.send_signal(signal.SIGSTOP)
         while "stopped" not in (stopped := inspect_process(os.getpid(), "S", own)).call and monotonic() < end:
             sleep(0.01)
+        assert list_stopped_readers(os.getpid()) == (process.pid,)
         process.kill()
     assert (found.state, found.call) == ("c", wanted)
     assert stopped.call == f"reader process {process.pid}, which is stopped"
