@@ -21,7 +21,7 @@ def test_a_second_job_is_locked_out_until_the_first_is_gone(tmp_path: Path) -> N
         other.write(CHECKPOINT, "restore c written by 2 ranks\n")
         error = only_error(other.run(1))
         (base,) = place.files("c/*")
-        assert error.startswith(f"error[R405]: {base} cannot be restored from now, because another job saves to it")
+        assert error.startswith(f"error[R405]: {base} cannot be read from now, because another job writes to it")
         assert f"process {first.ranks()[0]}, since " in error
         assert (base / NAME).exists()
         os.kill(first.ranks()[0], signal.SIGKILL)

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dliosim.execute.store.checkpoint_store import CheckpointStores
+from dliosim.execute.store.locking import NAME
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
 from dliosim.plan.forecast.forecast import forecast
@@ -124,7 +126,7 @@ def test_a_copy_that_cannot_begin_is_never_read(how: str, tmp_path: Path) -> Non
     loop = TRAIN.replace("epochs 3", "epochs 40\n compute 1 ms")
     place.write(FILES, "prepare d\n", f"stage d to local{how}\n", loop)
     text = only_error(place.run(2, *local(place)))
-    assert "unlink failed on " in text and "manifest.json: Not a directory" in text
+    assert "mkdir failed on " in text and text.endswith(": Not a directory")
 
 
 def test_a_file_in_place_of_a_folder_of_a_copy_is_named(tmp_path: Path) -> None:
@@ -228,6 +230,28 @@ def test_a_changed_file_of_the_same_size_is_copied_again_and_missing_indices_are
     assert not copy.with_suffix(".index").exists()
     for path in place.data.glob("*.tfrecord"):
         assert (copy.parent / f"{int(path.stem):08}.tfrecord").read_bytes() == path.read_bytes()
+
+
+def test_one_job_writes_a_copy_and_others_read_it_once_it_is_complete(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(FILES, "prepare d\n", "stage d to local\n", TRAIN)
+    place.results(2, *local(place))
+    (base,) = {path.parent for path in (tmp_path / "local").rglob("manifest.json")}
+    assert not (base / NAME).exists()
+    for writes, whole, error in (True, True, "writes to"), (False, True, ""), (False, False, "reads from"):
+        with CheckpointStores() as other:
+            other.lock_copy(base, writes)
+            if not whole:
+                (base / "manifest.json").unlink()
+            done = place.run(2, *local(place))
+            if not error:
+                assert done.returncode == 0, done.stderr
+                continue
+            text = only_error(done)
+            assert text.startswith("error[R405]: ") and f"because another job {error} it, " in text
+            assert f"process {os.getpid()}, since " in text and f"node {os.uname().nodename}: {base} cannot" in text
+    assert phases(place.results(2, *local(place)), "stage")[0]["files"]["files"] == 7
+    assert not (base / NAME).exists()
 
 
 def test_without_io_nothing_is_copied(tmp_path: Path) -> None:

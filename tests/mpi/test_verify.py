@@ -356,7 +356,7 @@ def test_a_directory_of_checkpoints_is_locked_no_longer_than_it_is_verified(data
     with CheckpointStores() as stores, CheckpointStores() as others:
         targets = find_targets(data, stores)
         assert next(target for target in targets if target.directory.parent == first)
-        with pytest.raises(ExecutionError, match="another job restores from it"):
+        with pytest.raises(ExecutionError, match="another job reads from it"):
             others.open_to_save(first)
         assert next(target for target in targets if target.directory.parent == second)
         others.open_to_save(first)
@@ -408,7 +408,7 @@ def test_checkpoints_that_another_job_saves_are_not_read(data: Path) -> None:
         stores.open_to_save(base)
         done = verify(data / "c", 2)
     assert done.returncode == 1
-    assert "another job saves to it" in lines(base, done)[0]
+    assert "another job writes to it" in lines(base, done)[0]
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

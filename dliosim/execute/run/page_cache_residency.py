@@ -15,6 +15,7 @@ from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.node.page_cache import count_resident_bytes, warm_page_cache
 from dliosim.execute.phases.context import DatasetFiles, ReadFiles, Session
 from dliosim.execute.phases.residency import add_pairs, measure_residency, resident_share, share_first_reason
+from dliosim.execute.store import locking
 from dliosim.execute.store.checkpoint_store import list_data_files
 from dliosim.execute.store.manifest import NAME, find_dataset_fault
 from dliosim.measure.rank.records import VerbRecord
@@ -109,7 +110,7 @@ def list_copied_files(session: Session) -> list[Path]:
             found += sorted(
                 path
                 for path in place.rglob("*")
-                if path.name not in (NAME, f"{NAME}.partial") and path.is_file() and not path.is_symlink()
+                if path.name not in (NAME, f"{NAME}.partial", locking.NAME) and path.is_file() and not path.is_symlink()
             )
     return found
 

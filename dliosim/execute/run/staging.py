@@ -120,14 +120,22 @@ class NodeCopy:
             return self.session.world.node.rank == 0 and action()
 
     def _begin(self) -> bool:
-        """Return whether this node has a complete copy; if not, make its directories, with room for the files."""
+        """Return whether this node has a complete copy; if not, make its directories, with room for the files.
+
+        Raises ExecutionError [R405] if another job makes the copy, or reads one that must be made again.
+        """
         directory, verb, data = self.local.files.directory, self.verb, self.data
-        if self._is_whole():
-            return True
         with wrap_call("mkdir", self.session.roots[verb.root]):
             self.session.make_root(verb.root)
+        was_whole = self._is_whole()
+        note = self._lock(writes=not was_whole)
+        if self._is_whole():  # another job may have completed the copy before this one had the lock
+            self._lock(writes=False)
+            return True
+        if was_whole:
+            self._lock(writes=True)
+        self.notes += (note,) * bool(note)
         manifest.remove_manifest(directory)
-        manifest.make_durable_directory(directory)
         for folder in self._folders():
             manifest.make_directory(folder, exist_ok=True)
             if folder.is_symlink():
@@ -140,6 +148,12 @@ class NodeCopy:
         with wrap_call("statvfs", directory):
             require_space(directory, needed - present, f"the copy of data set `{verb.dataset}`")
         return False
+
+    def _lock(self, writes: bool) -> str:
+        """Lock the directory of the copy, to write it or to read it; return a note about the lock. Raises [R405]."""
+        directory = self.local.files.directory
+        with wrap_call("lock", directory):
+            return self.session.stores.lock_copy(directory, writes)
 
     def _is_whole(self) -> bool:
         """Return whether the manifest of a complete copy is there, and a few of its files are as those they are of."""
@@ -243,6 +257,7 @@ class NodeCopy:
             for folder in self._folders():
                 manifest.sync_directory(folder)
         manifest.complete_data(self.local.files.directory, self._describe(), self.verb.fsync)
+        self._lock(writes=False)
         return True
 
     def make_phase(self) -> Phase:

@@ -206,14 +206,15 @@ class CheckpointStore:
 
 
 class CheckpointStores:
-    """All directories of checkpoints that this run has locked, each once; for rank 0.
+    """All directories of checkpoints and of copies that this run has locked, each once.
 
-    As a context, it releases them at its end. After an error that only this rank knows, the locks end with the process,
-    as other ranks may still write.
+    Checkpoints are for rank 0, a copy is for the first rank of its node. As a context, it releases them at its end.
+    After an error that only this rank knows, the locks end with the process, as other ranks may still write.
     """
 
     def __init__(self) -> None:
         self._stores: dict[Path, CheckpointStore] = {}
+        self._copies: dict[Path, DirectoryLock] = {}
 
     def __enter__(self) -> CheckpointStores:
         return self
@@ -238,6 +239,16 @@ class CheckpointStores:
         """
         return self._open(base, saves=False)
 
+    def lock_copy(self, base: Path, writes: bool) -> str:
+        """Lock the directory of a copy to write it, or to read it together with other jobs; return the lock's note.
+
+        Raises ExecutionError [R405] if another job writes it, or reads what this one is to write, OSError as the calls
+        do.
+        """
+        lock = self._copies.setdefault(base, DirectoryLock(base))
+        lock.acquire(writes)
+        return lock.note
+
     def lock_note(self, base: Path) -> str:
         """Return the note about the lock on a directory; empty if there is none, or this rank asked for no lock."""
         store = self._stores.get(base)
@@ -252,6 +263,8 @@ class CheckpointStores:
         """Release all locks."""
         for base in reversed(tuple(self._stores)):
             self.close(base)
+        while self._copies:
+            self._copies.popitem()[1].release()
 
     def _open(self, base: Path, saves: bool) -> CheckpointStore:
         store = self._stores.get(base) or CheckpointStore(base)

@@ -1,4 +1,4 @@
-"""Locks on directories of checkpoints, so that no other job deletes or numbers what a run saves there.
+"""Locks on directories of checkpoints and of copies, so that no other job writes or deletes what a run has there.
 
 The lock is the kernel's (flock), on a small file in the directory that names its holder: it ends with the process of
 the holder, in whatever way that ends. The holder removes the file when it releases the lock; the file of a killed
@@ -43,19 +43,19 @@ _ASKED, _PAUSE = 10, 0.03
 
 @dataclass(slots=True)
 class DirectoryLock:
-    """The lock of this run on one directory of checkpoints; on rank 0 alone."""
+    """The lock of this run on one directory of checkpoints or of a copy; on the rank that took it alone."""
 
     #: the directory
     base: Path
     #: why there is no lock; empty if there is one
     note: str = ""
-    #: whether the lock is taken for saving; else it is shared with other jobs that restore
+    #: whether the lock is taken for writing; else it is shared with other jobs that read
     saves: bool = False
     #: descriptor of the lock file; None: not open
     descriptor: int | None = None
 
     def acquire(self, saves: bool) -> None:
-        """Take the lock, or take it for saving if it was taken for restoring. Raises ExecutionError [R405]."""
+        """Take the lock for writing or reading, or change it from one to the other. Raises ExecutionError [R405]."""
         base, path = self.base, self.base / NAME
         for _ in range(_ATTEMPTS):
             if self.descriptor is None:
@@ -73,7 +73,7 @@ class DirectoryLock:
                 self._close()
                 raise ExecutionError(_conflict_message(base, saves, found), "R405")
             if _is_same_file(self.descriptor, path):
-                self.saves = self.saves or saves
+                self.saves = saves
                 _write_holder(self.descriptor, saves)
                 return
             self._close()
@@ -103,7 +103,7 @@ class DirectoryLock:
                 if error.errno not in _NO_LOCKS:
                     raise
                 reason = os.strerror(error.errno)
-                self.note = f"no lock on {self.base} ({reason}): nothing keeps a second job from saving there meanwhile"
+                self.note = f"no lock on {self.base} ({reason}): nothing keeps a second job from writing there"
             return True
         return False
 
@@ -157,14 +157,14 @@ def _read_holder(descriptor: int) -> dict[str, object]:
 
 def _conflict_message(base: Path, saves: bool, found: dict[str, object]) -> str:
     """Return the message for a job that cannot take the lock."""
-    others = "restores from" if found.get("saves") is False else "saves to"
+    others = "reads from" if found.get("saves") is False else "writes to"
     who = "".join(
         f", {label}{text[:100]}"
         for name, label in (("job", ""), ("host", "on host "), ("process", "process "), ("since", "since "))
         if (text := str(found.get(name, ""))) and text.isprintable()
     )
-    doing = "saved to" if saves else "restored from"
+    doing = "written to" if saves else "read from"
     return (
         f"{base} cannot be {doing} now, because another job {others} it{who}: wait for that job, or end it (its lock "
-        "ends with it), or use another --dir"
+        "ends with it), or use another --dir or --root"
     )

@@ -63,9 +63,9 @@ def refusal(base: Path, saves: bool) -> str:
 
 def test_another_job_gets_the_name_of_the_holder(base: Path, holder: subprocess.Popen[str]) -> None:
     text = refusal(base, saves=True)
-    assert text.startswith(f"{base} cannot be saved to now, because another job saves to it, on host ")
+    assert text.startswith(f"{base} cannot be written to now, because another job writes to it, on host ")
     assert f", process {holder.pid}, since 20" in text
-    assert refusal(base, saves=False).startswith(f"{base} cannot be restored from now")
+    assert refusal(base, saves=False).startswith(f"{base} cannot be read from now")
 
 
 def test_the_lock_ends_with_a_killed_holder_and_its_file_with_the_next_one(
@@ -84,7 +84,7 @@ def test_those_that_restore_do_so_together_and_keep_off_who_saves(base: Path) ->
         with CheckpointStores() as other:
             one.open_to_restore(base)
             other.open_to_restore(base)
-            assert "because another job restores from it" in refusal(base, saves=True)
+            assert "because another job reads from it" in refusal(base, saves=True)
         assert (base / NAME).exists()
         assert "another job" in refusal(base, saves=True)
     assert [entry.name for entry in base.iterdir()] == ["000001"]
@@ -99,17 +99,30 @@ def test_within_a_run_it_is_one_hold_that_becomes_one_to_save(base: Path) -> Non
         assert stores.open_to_save(base) is hold
         assert stores.open_to_restore(base) is hold
         assert hold.lock.saves
-        assert "another job saves to it" in refusal(base, saves=False)
+        assert "another job writes to it" in refusal(base, saves=False)
 
 
 def test_what_was_restored_from_is_not_saved_to_while_others_restore(base: Path) -> None:
     with CheckpointStores() as one, CheckpointStores() as other:
         one.open_to_restore(base)
         other.open_to_restore(base)
-        with pytest.raises(ExecutionError, match="restores from"):
+        with pytest.raises(ExecutionError, match="reads from"):
             one.open_to_save(base)
     with CheckpointStores() as stores:
         stores.open_to_save(base)
+
+
+def test_a_copy_is_written_by_one_and_read_by_several_when_that_one_is_done(base: Path) -> None:
+    with CheckpointStores() as one, CheckpointStores() as other:
+        assert one.lock_copy(base, writes=True) == ""
+        with pytest.raises(ExecutionError, match="cannot be read from now, because another job writes to it"):
+            other.lock_copy(base, writes=False)
+        one.lock_copy(base, writes=False)
+        other.lock_copy(base, writes=False)
+        with pytest.raises(ExecutionError, match="cannot be written to now, because another job reads from it"):
+            one.lock_copy(base, writes=True)
+        other.lock_copy(base, writes=True)
+    assert not (base / NAME).exists()
 
 
 def test_a_place_where_nothing_was_made_is_not_left_and_restoring_makes_none(tmp_path: Path) -> None:
@@ -125,7 +138,7 @@ def test_an_error_that_all_know_lets_go_and_one_of_this_rank_alone_does_not(base
     with pytest.raises(ExecutionError, match="something"), CheckpointStores() as stores:
         stores.open_to_save(base)
         raise failure
-    assert "another job saves to it" in refusal(base, saves=True)
+    assert "another job writes to it" in refusal(base, saves=True)
     failure.shared = True
     with pytest.raises(ExecutionError, match="something"), stores:
         raise failure
@@ -151,7 +164,7 @@ def test_what_a_lock_file_says_is_believed_as_far_as_it_can_be(base: Path, said:
         stores.open_to_save(base)
         (base / NAME).write_bytes(said)
         text = refusal(base, saves=True)
-    assert "another job saves to it" in text
+    assert "another job writes to it" in text
     assert text.isprintable()
 
 
