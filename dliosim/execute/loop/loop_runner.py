@@ -244,7 +244,8 @@ class LoopRunner:
         size = 0 if read.is_null or read.data is None else buffer_bytes(read.data.dataset, needed)
         # Only the files say how large the batches of some formats are. All ranks check before any rank allocates:
         # otherwise the last rank would see only what the first have left.
-        asked = rank_buffers(self._loop, size, world.node.size, world.node.rank == 0) + kept + reader_bytes(access)
+        asked = rank_buffers(self._loop, size, world.node.size, world.node.rank == 0) + kept
+        asked += reader_bytes(access, read.data.dataset if read.data else None)
         world.require_memory(asked, f"read buffers of `{self._loop.name}`")
 
         def keep_batches() -> Batches:

@@ -157,7 +157,7 @@ def _count_epoch(
         rank_buffers(loop, held.buffer, job.ranks_per_node, leads=True),
         round(max(one.plan_bytes for one in found) * tally.scale),
         loop.sync.size if loop.sync.kind == "allreduce" else 0,
-        readers=reader_bytes(loop.access),
+        readers=reader_bytes(loop.access, case.dataset),
     )
     return PhaseForecast(
         loop.kind,

@@ -8,13 +8,14 @@ from typing import Final, cast
 import numpy as np
 
 from dliosim.formats.protocols import Built, Format, Framed, GroupEncoder, Ints
+from dliosim.formats.registry import bind
 from dliosim.model import Access, Convert, Dataset, Job, Loop, Prepare
 from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample
 from dliosim.plan.forecast.layout_forecast import estimate_mean
 from dliosim.plan.samples.io_requests import plan_calls
 from dliosim.plan.samples.places import Places
 from dliosim.plan.samples.read_ranges import STEP_BYTES, buffer_bytes, plan_reads
-from dliosim.plan.samples.sample_to_file import bind_file
+from dliosim.plan.samples.sample_to_file import bind_file, block_count, needs_totals
 from dliosim.plan.samples.sampler import plan_bytes, plan_epoch
 
 #: Memory of a rank before it reads anything, and once a node what its ranks share: the interpreter, numpy and the MPI
@@ -24,6 +25,13 @@ NODE_BYTES: Final = 27_000_000
 
 #: Memory of a reader process (`readers K processes`) of its own: the interpreter, numpy, and what it reads with.
 PROCESS_BYTES: Final = 25_000_000
+
+#: Columns of numbers that a reader process has of each file with an index, and of each column of samples in it.
+_FILE_COLUMNS: Final = 3
+_PART_COLUMNS: Final = 6
+
+#: Bytes of the name of an existing file below its root, about: ImageNet's have 36.
+_NAME_BYTES: Final = 40
 
 #: Rows of an epoch that are planned to find its largest batch; if all samples have one size a step would do.
 _PLANNED: Final = 1 << 14
@@ -73,9 +81,20 @@ def rank_buffers(loop: Loop, batch: int, on_node: int, leads: bool) -> int:
     return batch * (on_node if loop.access.scatter and leads else loop.access.batches)
 
 
-def reader_bytes(access: Access) -> int:
-    """Return the bytes of the reader processes of a rank."""
-    return access.readers * PROCESS_BYTES if access.processes else 0
+def reader_bytes(access: Access, dataset: Dataset | None) -> int:
+    """Return the bytes of the reader processes of a rank, with the one copy of their set-up."""
+    if not access.processes:
+        return 0
+    return access.readers * PROCESS_BYTES + sum(map(_setup_bytes, dataset.members if dataset is not None else ()))
+
+
+def _setup_bytes(dataset: Dataset) -> int:
+    """Return about the bytes of names of files and of places of samples that reader processes need."""
+    files = dataset.layout.files
+    if dataset.source or bind(dataset).needs_index:
+        names = files * (8 + _NAME_BYTES) if dataset.source else 0
+        return names + 8 * files * (_FILE_COLUMNS + _PART_COLUMNS * dataset.parts)
+    return 8 * block_count(dataset) if needs_totals(dataset) else 0
 
 
 def loop_memory(loop: Loop, dataset: Dataset | None, steps: int, batch: int) -> RankMemory:
@@ -85,7 +104,7 @@ def loop_memory(loop: Loop, dataset: Dataset | None, steps: int, batch: int) -> 
     """
     planned = 0 if dataset is None else plan_bytes(loop, dataset, steps)
     cache = min(loop.access.memory, steps * batch)
-    buffers, readers = loop.access.batches * batch, reader_bytes(loop.access)
+    buffers, readers = loop.access.batches * batch, reader_bytes(loop.access, dataset)
     return RankMemory(buffers, planned, loop.sync.size, cache, readers=readers)
 
 

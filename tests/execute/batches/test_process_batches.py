@@ -27,10 +27,16 @@ from dliosim.execute.batches.decode_preprocess import BatchProcessor, EpochCalls
 from dliosim.execute.batches.messages import ReaderSetup, read_setup, share_setup
 from dliosim.execute.batches.prefetch import Batches, make_batches
 from dliosim.execute.batches.process_batches import ProcessBatches
+from dliosim.execute.datasets.file_names import FileNames
+from dliosim.formats.registry import bind
 from dliosim.measure.rank.histogram import Histogram
 from dliosim.measure.rank.meter import MeterGroup
-from dliosim.model import Access, By
+from dliosim.model import Access, By, Dataset, Distribution, Layout, constant
+from dliosim.plan.forecast.layout_forecast import guess_places
+from dliosim.plan.forecast.rank_memory import reader_bytes
+from dliosim.plan.samples.places import Places
 from tests.execute.calls import make_calls
+from tests.plan.helpers import placed
 
 #: The step's calls: file, offset, bytes. The last step reads nothing.
 STEPS = [[(0, 100 * step, 60), (1, 10 * step, 50), (2, step, 7)] for step in range(7)] + [[]]
@@ -221,6 +227,29 @@ def test_a_set_up_arrives_with_its_arrays_where_they_are_shared(files: Files) ->
     assert (found.access, found.slot, found.recorded) == (setup.access, 8, True)
     assert found.files is not None
     assert [int(found.files.name(number)) for number in (0, 99)] == [0, 99]  # type: ignore[call-overload]
+
+
+HDF5 = Dataset("d", 1, 20_000, constant(600), Layout("files", 10_000), "d", format="hdf5")
+VARYING = Dataset("d", 1, 640_000, Distribution("uniform", (10.0, 90.0)), Layout("files", 7), "d")
+NAMES = FileNames(np.zeros(400_000, np.uint8), np.zeros(10_001, np.int64), np.zeros(0, np.int64), "/data")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "places", "name"),
+    [
+        (HDF5, guess_places(bind(HDF5)), HDF5.file_name),
+        (replace(HDF5, source="*.h5", found="0" * 16), guess_places(bind(HDF5)), NAMES),
+        (VARYING, placed(VARYING), VARYING.file_name),
+    ],
+)
+def test_the_memory_of_a_set_up_is_counted(dataset: Dataset, places: Places, name: Callable[[int], str]) -> None:
+    access = Access(readers=2, processes=True)
+    files = Files(Path("/data"), name, places.drop_units().file_size, False, cast(Any, None), dataset)
+    descriptor = share_setup(ReaderSetup(access, files, None, SLOT, False))
+    stored = os.fstat(descriptor).st_size
+    os.close(descriptor)
+    assert reader_bytes(access, dataset) - reader_bytes(access, None) == pytest.approx(stored, rel=0.04)
+    assert reader_bytes(replace(access, processes=False), dataset) == 0
 
 
 def test_modules_in_the_working_directory_are_not_executed(
