@@ -48,6 +48,17 @@ def test_epochs_of_an_evaluation_begin_cold_too(place: Place) -> None:
     assert inner["resident_share"] > 0.5
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_epochs_that_read_a_copy_begin_cold_too(place: Place, ranks: int) -> None:
+    place.write(DATASET.replace("shared file", "7 files"), PREPARE, "stage d to local\n", COLD)
+    results = place.results(ranks, "--root", f"local={place.directory / 'local'}")
+    [read] = phases(results, "train")
+    assert (read["root"], read["cold_each_epoch"], read["resident_share"]) == ("local", True, 0)
+    for epoch in read["epochs"]:
+        assert epoch["drop_seconds"]["min"] > 0
+        assert epoch["device_bytes"] is None or epoch["device_bytes"] > 0
+
+
 def test_a_mapped_file_stays_and_ends_the_run(place: Place, tmp_path: Path) -> None:
     place.write(DATASET, PREPARE)
     place.results(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,6 +135,33 @@ def test_however_they_are_read(place: Place, sources: str, define: dict[str, str
     plain, other = read(place, 2, sources), read(place, 2, sources, **define)
     assert other["order_hash"] == plain["order_hash"]
     assert "cache" in define or other["extent_hash"] == plain["extent_hash"]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_files_of_all_are_opened_for_each_sample_where_one_has_a_file_per_sample(place: Place, ranks: int) -> None:
+    (usual,), (once,) = (phases(read(place, ranks, PAIRS, **define), "train") for define in ({}, {"open": "once"}))
+    for epoch in usual["epochs"]:
+        assert epoch["opens"] == sum(one["samples"] for one in epoch["datasets"])
+    first, second = (epoch["opens"] for epoch in once["epochs"])
+    assert first == once["epochs"][0]["samples"] + 2 * ranks
+    assert second < first
+
+
+def test_data_sets_may_be_on_different_roots(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    datasets = DATASETS.replace('path     "labels"', 'path     "labels"\n    root     fast')
+    place.write(datasets, PREPARE, TRAIN.format(PAIRS))
+    found = []
+    for readers in ("1", "2 processes"):
+        options = ["--verify", "--root", f"fast={tmp_path / 'fast'}"]
+        results = place.results(2, *options, define={"train.readers": readers})
+        (train,) = phases(results, "train")
+        assert train["root"] == "data, fast"
+        assert [one["name"] for one in train["epochs"][0]["datasets"]] == ["images", "labels"]
+        found.append(results["order_hash"])
+    assert found[0] == found[1]
+    assert len(list((tmp_path / "fast").glob("labels/*/*.raw"))) == 2
+    assert not place.files("labels/*/*.raw")
 
 
 def test_processes_that_read_have_the_latencies_of_each_data_set(place: Place) -> None:
