@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain, islice, repeat
 from pathlib import Path
 from time import perf_counter_ns
@@ -96,14 +97,13 @@ def prepare(
     return record, tuple(note for note in notes if note)
 
 
-def check_prepared(session: Session, dataset: Dataset) -> Path:
-    """Return the directory of a complete data set; ExecutionError [R401] on every rank if there is none. Collective."""
-    directory = session.directory(dataset.root, dataset.path, dataset.digest())
-    if not session.options.null:
-        session.world.run_on_rank_0(
-            f"look for data set `{dataset.name}`", lambda: _require_complete(dataset, directory)
-        )
-    return directory
+def open_prepared(session: Session, dataset: Dataset) -> OpenDataset:
+    """Open a data set that must be complete; ExecutionError [R401] on every rank if it is not. Collective."""
+    for one in dataset.members:
+        if not one.source and not session.options.null:
+            look = partial(_require_complete, one, session.files(one).directory)
+            session.world.run_on_rank_0(f"look for data set `{one.name}`", look)
+    return open_dataset(session, dataset)
 
 
 def _require_complete(dataset: Dataset, directory: Path) -> None:

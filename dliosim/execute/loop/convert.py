@@ -14,8 +14,7 @@ from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.decode_preprocess import BatchProcessor, EpochCalls, SampleCache
 from dliosim.execute.batches.prefetch import InlineBatches
-from dliosim.execute.datasets.open_dataset import open_dataset
-from dliosim.execute.datasets.prepare import check_prepared, prepare
+from dliosim.execute.datasets.prepare import open_prepared, prepare
 from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_processor
 from dliosim.execute.phases.context import Session
 from dliosim.formats.registry import bind, import_libraries
@@ -37,8 +36,6 @@ def convert(session: Session, verb: Convert) -> tuple[VerbRecord, tuple[str, ...
         return prepare(session, verb, dataset)
     if verb.decode:
         import_libraries(bind(source))
-    if not source.source:
-        check_prepared(session, source)
     reading = SampleReader(session, verb, source)
     record, notes = prepare(session, verb, dataset, reading)
     reading.account(record)
@@ -51,7 +48,7 @@ class SampleReader:
     def __init__(self, session: Session, verb: Convert, source: Dataset) -> None:
         self._session = session
         self._loop = verb.reading_loop(source)
-        self._data = open_dataset(session, source)
+        self._data = open_prepared(session, source)
         data, layout = self._data, source.layout
         files = Files(data.directory, data.name, data.places.file_size, layout.files == 1, session.world.comm, source)
         self._readers = open_readers(self._loop.access, files)

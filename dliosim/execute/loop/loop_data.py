@@ -13,8 +13,8 @@ from dliosim.execute.batches.node_reader import ScatteredBatches
 from dliosim.execute.batches.prefetch import Batches, make_batches
 from dliosim.execute.checkpoints.background import require_threads
 from dliosim.execute.datasets.cold_pages import begin_cold
-from dliosim.execute.datasets.open_dataset import measure_dataset_residency, open_dataset
-from dliosim.execute.datasets.prepare import check_prepared
+from dliosim.execute.datasets.open_dataset import measure_dataset_residency
+from dliosim.execute.datasets.prepare import open_prepared
 from dliosim.execute.loop.epoch_plan import bind_processor
 from dliosim.execute.mpi.world import file_communicator, free_communicator
 from dliosim.execute.phases.context import LocalCopy, OpenDataset, ReadFiles, Session
@@ -192,12 +192,9 @@ def open_loop_data(session: Session, loop: Loop) -> LoopData:
 def _open_dataset(session: Session, loop: Loop, dataset: Dataset) -> OpenDataset:
     """Return the data set of a loop; all that reading it needs is there. Collective."""
     access = loop.access
-    for one in dataset.members:
-        if loop.decode or access.through == "library":
-            import_libraries(bind(one))
-        if not one.source:
-            check_prepared(session, one)
-    data = open_dataset(session, dataset)
+    for one in dataset.members if loop.decode or access.through == "library" else ():
+        import_libraries(bind(one))
+    data = open_prepared(session, dataset)
     if loop.columns is not None and isinstance(data.places, IndexedPlaces):
         places = data.places.first_columns(loop.columns)
         data = replace(data, dataset=places.dataset, places=places)

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.backends.contract import allocate
 from dliosim.execute.checkpoints.background import BackgroundTask, Worker, require_threads
-from dliosim.execute.datasets.open_dataset import open_dataset
-from dliosim.execute.datasets.prepare import check_prepared
+from dliosim.execute.datasets.prepare import open_prepared
 from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.environment import require_space
@@ -328,9 +327,7 @@ class Staging:
 def _plan_copy(session: Session, verb: Stage) -> NodeCopy:
     """Find the files that this node copies, and where to. Collective."""
     dataset = session.workload.dataset(verb.dataset)
-    if not dataset.source:
-        check_prepared(session, dataset)
-    data = open_dataset(session, dataset)
+    data = open_prepared(session, dataset)
     name: Callable[[int], str] = dataset.file_name
     if dataset.source:  # names may be of any length and depth, and links
         name = lambda file: f"{file:08}{Path(data.name(file)).suffix}"  # noqa: E731
