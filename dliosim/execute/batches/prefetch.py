@@ -132,15 +132,22 @@ class PrefetchedBatches(Batches):
     """
 
     def __init__(
-        self, readers: Sequence[Reader], slots: Sequence[memoryview], ahead: int, by: By, collective: bool
+        self,
+        readers: Sequence[Reader],
+        slots: Sequence[memoryview],
+        ahead: int,
+        by: By,
+        collective: bool,
+        threads: int = 1,
     ) -> None:
+        """Start the threads, some for each reader."""
         super().__init__(readers)
         self._slots = slots
         self._ahead = ahead
         self._used = -1  # the last step whose batch is used
         self._groups = len(readers) if by == "sample" else 1
         self._collective = collective
-        shared: _Queue = SimpleQueue()
+        shared: TaskQueue = SimpleQueue()
         # One queue for all readers, from which a free reader takes the next task; or one queue for each reader.
         self._queues = [SimpleQueue() if by == "batch in turn" else shared for _ in readers]
         self._pending: dict[int, Sequence[Task[int]]] = {}
@@ -150,6 +157,7 @@ class PrefetchedBatches(Batches):
                 target=self._run_tasks, args=(reader, self._queues[number]), name=f"reader-{number}", daemon=True
             )
             for number, reader in enumerate(readers)
+            for _ in range(threads)
         ]
         for thread in self._threads:
             thread.start()
@@ -243,7 +251,7 @@ class PrefetchedBatches(Batches):
             return [_ReadTask([epoch.calls.part(*share)], slot, partial(then, *share)) for share in shares]
         return [_ReadTask(epoch.step_rounds(step), slot, partial(epoch.process, step, slot))]
 
-    def _run_tasks(self, reader: Reader, queue: _Queue) -> None:
+    def _run_tasks(self, reader: Reader, queue: TaskQueue) -> None:
         trace, log = recorder(), reader.meter.log
         if trace is not None and log is not None:
             trace.number_thread(log.thread)
@@ -254,7 +262,7 @@ class PrefetchedBatches(Batches):
             if not self._cancelled:
                 task.perform(reader)
 
-    def _run_overlapping_tasks(self, reader: OverlappingReader, queue: _Queue) -> None:
+    def _run_overlapping_tasks(self, reader: OverlappingReader, queue: TaskQueue) -> None:
         """Run the tasks of a queue; begin the next batch while the last calls of the one before are in flight."""
         begun: deque[_ReadTask] = deque()
         inside = 0  # the meter's ns in calls when the last batch was complete, or when the first was begun
@@ -392,4 +400,4 @@ class _ReadTask(Task[int]):
         self.finish(complete_batch)
 
 
-_Queue: TypeAlias = "SimpleQueue[Task[Any] | None]"
+TaskQueue: TypeAlias = "SimpleQueue[Task[Any] | None]"

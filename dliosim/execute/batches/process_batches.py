@@ -7,9 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, cast
+from functools import partial
+from time import perf_counter_ns
+from typing import Final, NoReturn, cast
 
 import numpy as np
 
@@ -24,12 +27,13 @@ from dliosim.execute.batches.messages import (
     send_message,
     share_setup,
 )
-from dliosim.execute.batches.prefetch import PATIENCE, PrefetchedBatches, Task
+from dliosim.execute.batches.prefetch import PATIENCE, PrefetchedBatches, Task, TaskQueue
 from dliosim.execute.node.memory_file import allocate_shared
 from dliosim.formats.protocols import Ints
 from dliosim.measure.rank.meter import Meter
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.calls import CALLS
+from dliosim.trace.recorder import recorder
 
 #: The program of a reader process. `-m`, and `-c` until its first line is done, search the working directory first.
 _PROGRAM: Final = (
@@ -48,7 +52,7 @@ _NONE: Final = np.empty(0, np.int64)
 
 
 class ReaderProcess(Reader):
-    """The rank's side of a reader process, which has the reader: one thread at a time asks it, and waits.
+    """The rank's side of a reader process, which has the reader: threads ask it, and wait for their answers in turn.
 
     The meter counts what that reader's meter counted until its last answer.
     """
@@ -60,6 +64,11 @@ class ReaderProcess(Reader):
         """
         self.meter = Meter()
         self._setup = setup
+        #: held by the thread whose question is next
+        self.order = threading.Lock()
+        # Held until the answer to the last question has come.
+        self._answered = threading.Lock()
+        self._idle_since = 0
         self._place = {id(slot): number for number, slot in enumerate(slots)}
         self._connection, other = socket.socketpair()
         passed = other.fileno(), *descriptors
@@ -92,38 +101,45 @@ class ReaderProcess(Reader):
 
     def begin_epoch(self) -> None:
         """Prepare for an epoch. Raises ExecutionError."""
-        self._ask({"run": "begin_epoch"})
+        self._ask("begin_epoch")
 
     def read(self, calls: Calls, into: memoryview) -> int:
         """Read calls into one of the shared buffers; return their bytes. Raises ExecutionError."""
-        return int(self._read(calls, into, 0, [], [])["got"])
+        return int(self._ask_read(calls, into, 0, [], [])()["got"])
 
-    def read_share(
+    def ask_share(
         self, epoch: EpochCalls, step: int, share: tuple[int, int], shares: int, slot: memoryview
-    ) -> tuple[int, int]:
-        """Read, decode and preprocess calls [first, last) of a step; return their bytes, and the ns of the last two.
+    ) -> Callable[[], tuple[int, int, int, int]]:
+        """Let calls [first, last) of a step be read, decoded and preprocessed: one of `shares`, 0 for the whole step.
 
-        They are one of `shares` shares of the step; 0 stands for all of it. Raises ExecutionError.
+        Returns the function that waits for their bytes, the ns inside calls and of the other two, and the time of the
+        begin (perf_counter_ns). Both raise ExecutionError.
         """
-        calls, processing = epoch.calls.part(*share), epoch.processing
-        if processing is None:
-            return self._read(calls, slot, step, [], [])["got"], 0
-        first, last = share if shares else epoch.calls.row_start[step : step + 2].tolist()
-        times = [time // max(shares, 1) for time in processing.times[step : step + 1]]
-        answer = self._read(calls, slot, step, processing.pack_rows(first, last), times)
-        processing.decode_ns.extend(answer["decode"])
-        processing.preprocess_ns.extend(answer["preprocess"])
-        return answer["got"], answer["processed"]
+        calls, processing, rows, times = epoch.calls.part(*share), epoch.processing, list[Ints](), list[int]()
+        if processing is not None:
+            first, last = share if shares else epoch.calls.row_start[step : step + 2].tolist()
+            rows = processing.pack_rows(first, last)
+            times = [time // max(shares, 1) for time in processing.times[step : step + 1]]
+        receive = self._ask_read(calls, slot, step, rows, times)
+
+        def wait() -> tuple[int, int, int, int]:
+            answer = receive()
+            if processing is not None:
+                processing.decode_ns.extend(answer["decode"])
+                processing.preprocess_ns.extend(answer["preprocess"])
+            return answer["got"], answer["inside"], answer["processed"], answer["begun"]
+
+        return wait
 
     def end_epoch(self) -> None:
         """Close what is open for an epoch. Raises ExecutionError."""
-        self._ask({"run": "end_epoch"})
+        self._ask("end_epoch")
 
     def close(self) -> None:
         """Close the files, and let the process end."""
         try:
             if self._connection.fileno() >= 0:
-                self._ask({"run": "close"})
+                self._ask("close")
         finally:
             self.stop()
 
@@ -137,21 +153,44 @@ class ReaderProcess(Reader):
             with suppress(subprocess.TimeoutExpired):  # it is in a call that cannot be interrupted
                 self.process.wait(PATIENCE)
 
-    def _read(self, calls: Calls, slot: memoryview, step: int, rows: Sequence[Ints], times: list[int]) -> Header:
+    def _ask_read(
+        self, calls: Calls, slot: memoryview, step: int, rows: Sequence[Ints], times: list[int]
+    ) -> Callable[[], Header]:
         continues = _NONE if calls.continues is None else calls.continues.astype(np.int64)
         asked = {"run": "read", "slot": self._place[id(slot)], "times": times}
-        return self._ask(asked, [calls.file, calls.offset, calls.length, calls.start, continues, *rows], calls, step)
+        return self._send(asked, [calls.file, calls.offset, calls.length, calls.start, continues, *rows], calls, step)
 
-    def _ask(self, asked: Header, arrays: Sequence[Ints] = (), calls: Calls | None = None, step: int = 0) -> Header:
-        """Return the answer to a message. Raises the process's error, or ExecutionError if it has ended."""
+    def _ask(self, run: str) -> None:
+        self._send({"run": run}, [], None, 0)()
+
+    def _send(self, asked: Header, arrays: Sequence[Ints], calls: Calls | None, step: int) -> Callable[[], Header]:
+        """Send a message; return the function that waits for its answer, which must be called.
+
+        Both raise the process's error, or ExecutionError if it has ended.
+        """
         try:
             send_message(self._connection, asked, arrays)
         except OSError:
             raise self._find_end() from None
-        answer, found = self._receive()
-        add_meter(self.meter, answer, found, calls, step)
-        _raise_error(answer)
-        return answer
+        before, self._answered = self._answered, threading.Lock()
+        after = self._answered
+        after.acquire()
+        asked_at = perf_counter_ns()
+
+        def receive() -> Header:
+            with before:
+                begun, inside = max(asked_at, self._idle_since), self.meter.io_call_ns
+                try:
+                    answer, numbers = self._receive()
+                    add_meter(self.meter, answer, numbers, calls, step)
+                finally:
+                    self._idle_since = perf_counter_ns()
+                    inside = self.meter.io_call_ns - inside
+                    after.release()
+            _raise_error(answer)
+            return answer | {"inside": inside, "begun": begun}
+
+        return receive
 
     def _receive(self) -> tuple[Header, list[Ints]]:
         try:
@@ -196,7 +235,9 @@ class ProcessBatches(PrefetchedBatches):
             for descriptor in descriptors:
                 os.close(descriptor)
         self._processes = processes
-        super().__init__(processes, slots, access.prefetch, access.by, False)
+        # With a queue for each process one thread asks for the next batch while another waits for the one before.
+        threads = 2 if access.by == "batch in turn" else 1
+        super().__init__(processes, slots, access.prefetch, access.by, False, threads)
         self.threads = self.processes = [one.process.pid for one in processes]
 
     def close(self, failed: bool = False) -> None:
@@ -213,24 +254,45 @@ class ProcessBatches(PrefetchedBatches):
         epoch = self._epoch
         if self._groups > 1:
             shares = epoch.shares(step, self._groups)
-            return [_ShareTask(epoch, step, share, len(shares), slot) for share in shares]
+            return [_ShareTask((epoch, step, share, len(shares), slot)) for share in shares]
         first, last = epoch.calls.step_start[step : step + 2].tolist()
-        return [_ShareTask(epoch, step, (first, last), 0, slot)]
+        return [_ShareTask((epoch, step, (first, last), 0, slot))]
+
+    def _run_tasks(self, reader: Reader, queue: TaskQueue) -> None:
+        process, trace = cast(ReaderProcess, reader), recorder()
+        if trace is not None and process.meter.log is not None:
+            trace.number_thread(process.meter.log.thread)
+        while True:
+            with process.order:  # the process has the batches in the order of the queue
+                task = cast("_ShareTask | None", queue.get())
+                if task is not None:
+                    task.ask(process)
+            if task is None:
+                queue.put(None)  # for the other threads of the queue
+                return
+            task.finish(task.receive)
 
 
 class _ShareTask(Task[int]):
     """The reading of a batch, or of a share of it, by a reader process."""
 
-    __slots__ = ("_share",)
+    __slots__ = ("_share", "_wait")
 
-    def __init__(self, epoch: EpochCalls, step: int, share: tuple[int, int], shares: int, slot: memoryview) -> None:
-        super().__init__(self._read_share)
-        self._share = epoch, step, share, shares, slot
+    def __init__(self, share: tuple[EpochCalls, int, tuple[int, int], int, memoryview]) -> None:
+        super().__init__(lambda _: self.receive())
+        self._share = share
 
-    def _read_share(self, reader: Reader) -> int:
-        inside = reader.meter.io_call_ns
-        got, processed = cast(ReaderProcess, reader).read_share(*self._share)
-        self.inside = reader.meter.io_call_ns - inside, processed
+    def ask(self, process: ReaderProcess) -> None:
+        """Hand the task over to a process."""
+        try:
+            self._wait: Callable[[], tuple[int, ...]] = process.ask_share(*self._share)
+        except BaseException as error:  # the main thread raises it, of any class
+            self._wait = partial(_raise, error)
+
+    def receive(self) -> int:
+        """Wait for the process; return the bytes that it read. Raises ExecutionError."""
+        got, inside, processed, self.begun = self._wait()
+        self.inside = inside, processed
         return got
 
 
@@ -240,6 +302,10 @@ def _kill_all(processes: Sequence[ReaderProcess]) -> None:
         one.process.kill()
     for one in processes:
         one.stop()
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def _raise_error(answer: Header) -> None:

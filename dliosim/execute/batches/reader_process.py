@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -31,13 +32,21 @@ from dliosim.trace.recorder import CallCollector, record_by
 
 _SET_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
+#: M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h, at the most that glibc itself raises them to in a long life.
+_MALLOC: Final = {-1: 64 << 20, -3: 32 << 20}
+
 _NONE: Final = np.empty(0, np.int64)
 
 
 def main() -> None:
     """Serve the rank that executed this process; the arguments are its process and the descriptors."""
     rank, connection, *shared = map(int, sys.argv[1:])
-    ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    library = ctypes.CDLL(None)
+    library.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    with suppress(AttributeError):
+        # A young heap returns its end to the kernel after each sample, and each page of the next one is a fault.
+        for setting, size in _MALLOC.items():
+            library.mallopt(setting, size)
     if os.getppid() == rank:  # it may have ended before that call
         serve_rank(socket.socket(fileno=connection), *shared)
 
