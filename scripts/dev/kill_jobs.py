@@ -1,10 +1,11 @@
 """Kill jobs at random moments, while their ranks wait for each other: each must end soon, and leave nothing behind.
 
-    python scripts/dev/kill_jobs.py [--kills 100] [--seed 1] [--place DIR]
+    python scripts/dev/kill_jobs.py [--kills 100] [--seed 1] [--place DIR] [--only WORK ...]
 
 Jobs of 2 ranks, and of 5, which sleep while they wait where there are fewer cores, take turns with what they do: steps
-with a barrier or an allreduce, saves (by rank 0, a file a rank, async), a prepare (tests/mpi/killed_jobs.py). Half a
-second of it at most, and one rank, mpiexec or its process group gets SIGKILL. After it come the signals that tell a job
+with a barrier or an allreduce or by reader processes, saves (by rank 0, a file a rank, async), a prepare, copies to the
+nodes (tests/mpi/killed_jobs.py). Half a second of it at most, and one rank, a reader process, mpiexec or its process
+group gets SIGKILL. After it come the signals that tell a job
 to end: Ctrl-C to the group, SIGTERM to rank 0 and to mpiexec.
 
 Prints how soon they ended. A process or a file in /dev/shm that is left, an end after more than 2 s, and another status
@@ -34,12 +35,14 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--place", type=Path, help="where data go (default: the directory for temporary files)")
+    parser.add_argument("--only", nargs="+", choices=WORK, default=list(WORK), metavar="WORK", help="of these alone")
     given = parser.parse_args()
     if given.place:
         given.place.mkdir(parents=True, exist_ok=True)
     done: defaultdict[tuple[str, str], list[Ended]] = defaultdict(list)
     problems = 0
-    for kill in (*islice(draws(given.seed), given.kills), *_end_requests()):
+    kills = (kill for kill in draws(given.seed) if kill.work in given.only)
+    for kill in (*islice(kills, given.kills), *(kill for kill in _end_requests() if kill.work in given.only)):
         with tempfile.TemporaryDirectory(dir=given.place) as directory:
             ended = end(kill, Path(directory))
         done[f"{kill.number.name} to {kill.whom}", f"{kill.ranks} ranks"].append(ended)

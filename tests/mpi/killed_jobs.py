@@ -20,8 +20,11 @@ RANKS = (2, 5)
 
 _ENDLESS = TRAIN.replace("epochs   2", "compute  1 ms\n    epochs   100_000")
 _LARGE = DATASET.replace("samples  41", "samples  600_000").replace("shared file", "60000 files")
+_STAGED = DATASET.replace("samples  41", "samples  3000").replace("shared file", "3000 files")
 _SAVING = CHECKPOINT.replace("300 kB total", "3 MB total\n    transfer 20 kB\n    keep 2")
 _SAVE = "repeat 100_000 {\n    save c\n}\n"
+
+_READ, _COPIED = "d/*/manifest.json", "../local/**/*.raw"
 
 #: What jobs do when they are killed: their patterns, and the file that says that they do it by now.
 WORK: dict[str, tuple[Sequence[str], str]] = {
@@ -34,10 +37,16 @@ WORK: dict[str, tuple[Sequence[str], str]] = {
     "save, a file a rank": ((_SAVING, _SAVE), "c/*/lock"),
     "save async": ((_SAVING.replace("}", "    async on\n}"), _SAVE), "c/*/lock"),
     "prepare": ((_LARGE, PREPARE), "d/*/*.raw"),
+    "reader processes": ((DATASET, PREPARE, _ENDLESS.replace("epochs ", "readers 2 processes\n    epochs ")), _READ),
+    "stage": ((_STAGED, PREPARE, "stage d to local\n", _ENDLESS), _COPIED),
+    "stage in the background": ((_STAGED, PREPARE, "stage d to local in the background\n", _ENDLESS), _COPIED),
 }
 
-#: Whom a signal is sent to: a rank, the launcher alone, or its process group.
-Whom = Literal["rank", "mpiexec", "group"]
+#: Part of the command line of a reader process.
+_READER = "batches.reader_process"
+
+#: Whom a signal is sent to: a rank, the launcher alone, its process group, or a reader process.
+Whom = Literal["rank", "mpiexec", "group", "reader"]
 
 #: The status of a job that a signal ends, and its message.
 ANSWERS = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (143, "ended by SIGTERM")}
@@ -78,7 +87,8 @@ def draws(seed: int) -> Iterator[Kill]:
     while True:
         for ranks in RANKS:
             for work in WORK:
-                whom = source.choice(("rank", "rank", "mpiexec", "group"))
+                whoms: list[Whom] = ["rank", "rank", "mpiexec", "group"]
+                whom = source.choice([*whoms, "reader", "reader"] if work == "reader processes" else whoms)
                 yield Kill(work, ranks, whom, signal.SIGKILL, source.randrange(ranks), source.uniform(0, _WORKING))
 
 
@@ -86,9 +96,12 @@ def end(kill: Kill, directory: Path, longest: float = 30.0) -> Ended:
     """Start a job in a directory of its own and send it the signal; what is left after `longest` is killed."""
     place, (pattern, begun) = Place(directory), WORK[kill.work]
     place.write(*pattern)
+    root = ["--root", f"local={directory / 'local'}"] * ("local" in "".join(pattern))
     before = _files()
-    with running(start_ranks(kill.ranks, *place.arguments(), cwd=directory)) as job:
+    with running(start_ranks(kill.ranks, *place.arguments(*root), cwd=directory)) as job:
         job.wait_until(lambda: bool(place.files(begun)), 60)
+        if kill.whom == "reader":
+            job.wait_until(lambda: len(job.processes(_READER)) > kill.rank)
         sleep(kill.seconds)
         begin = monotonic()
         _send(kill, job)
@@ -113,6 +126,8 @@ def wrong(kill: Kill, ended: Ended) -> Iterator[str]:
         yield f"left in {_SHARED}: {sorted(ended.files)}"
     if "Traceback" in ended.said:
         yield "a traceback"
+    if kill.whom == "reader" and "was killed by signal 9" not in ended.said:
+        yield "no word of the reader process"
     if kill.number == signal.SIGKILL:
         return
     status, words = ANSWERS[kill.number]
@@ -126,6 +141,8 @@ def _send(kill: Kill, job: Job) -> None:
     with suppress(ProcessLookupError):
         if kill.whom == "group":
             os.killpg(job.launcher.pid, kill.number)
+        elif kill.whom == "reader":
+            os.kill(sorted(job.processes(_READER))[kill.rank], kill.number)
         else:
             os.kill(job.launcher.pid if kill.whom == "mpiexec" else job.ranks()[kill.rank], kill.number)
 

@@ -45,7 +45,11 @@ def test_a_disk_that_is_full_ends_the_job_and_leaves_what_was_complete(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("job", "whom"), in_turn([("barrier", 2), ("allreduce", 5), ("save, a file a rank", 3)], ["rank", "mpiexec"])
+    ("job", "whom"),
+    [
+        *in_turn([("barrier", 2), ("allreduce", 5), ("save, a file a rank", 3), ("stage", 3)], ["rank", "mpiexec"]),
+        (("reader processes", 2), "reader"),
+    ],
 )
 def test_a_job_that_is_killed_while_ranks_wait_leaves_nothing(tmp_path: Path, job: tuple[str, int], whom: Whom) -> None:
     work, ranks = job
