@@ -3,12 +3,13 @@
     python scripts/dev/compare_loaders.py trace --python LOADERS_PYTHON [--cases torch-raw npz] [--calls 40]
     python scripts/dev/compare_loaders.py similarity --python LOADERS_PYTHON [--added 0.001]
     python scripts/dev/compare_loaders.py time --python LOADERS_PYTHON [--cases npz] [--compute 5e-3] [--calibrate]
+    python scripts/dev/compare_loaders.py rates --python LOADERS_PYTHON --cases processes-npz processes-gzip
     python scripts/dev/compare_loaders.py costs --python LOADERS_PYTHON
 
 LOADERS_PYTHON has numpy, h5py, torch and tensorflow. A case is a loader. Where fidelity/patterns/ has a pattern
 with the case's name, dliosim runs it with the same files, batch and compute. `trace` prints markdown of the calls,
-`similarity` a row of that for each case, `time` a row for each latency. `costs` prints the costs of a DataLoader
-without reading, which the patterns have as parameters.
+`similarity` a row of that for each case, `time` a row for each latency, `rates` one for each number of workers. `costs`
+prints the costs of a DataLoader without reading, which the patterns have as parameters.
 docs/evidence/fidelity.md has the results.
 """
 
@@ -65,6 +66,13 @@ class Case:
         return _HERE / "patterns" / f"{self.name}.dlio"
 
 
+#: Workers of `rates`.
+WORKERS: Final = (1, 2, 4)
+
+#: Processor seconds that a rank takes for a step of reader processes, without `compute`: 0.39 to 0.55 ms, measured on
+#: two cores of an AMD EPYC for batches of 4 by /proc/PID/stat.
+_RANK_STEP: Final = 0.45e-3
+
 #: Records of this many bytes of image are 64 KiB in a file, so that batches of 4 are the 256 KiB that tf.data reads.
 _RECORD: Final = 64 * _KIB - 80
 
@@ -82,6 +90,8 @@ CASES: Final = (
     Case("torch-hdf5", "torch-hdf5", "hdf5", 256, 64 * _KIB, timed=2),
     Case("torch-hdf5-chunked", "torch-hdf5", "hdf5-chunked", 256, 64 * _KIB, timed=2),
     Case("torch-hdf5-found", "torch-hdf5", "hdf5", 256, 64 * _KIB, found=True, timed=2),
+    Case("processes-npz", "torch-npz-persistent", "npz", 64, 256 * _KIB, timed=8),
+    Case("processes-gzip", "torch-hdf5-persistent", "hdf5", 256, 256 * _KIB, timed=2),
 )
 
 
@@ -94,6 +104,7 @@ class Steps:
     epochs: int
     given: tuple[tuple[str, str], ...] = ()
     """Other parameters of dliosim's patterns."""
+    workers: int = 2
 
 
 class Real:
@@ -106,12 +117,13 @@ class Real:
     def command(self, steps: Steps) -> list[str]:
         """Return the command line."""
         asked = ["--batch", str(steps.batch), "--compute", str(steps.compute), "--epochs", str(steps.epochs)]
+        asked += ["--workers", str(steps.workers)]
         return [self._python, str(_HERE / "loaders.py"), self._case.loader, str(self.data), *asked]
 
-    def epochs(self, steps: Steps, extra: dict[str, str]) -> list[tuple[float, float]]:
-        """Return for each epoch its seconds, and the seconds until its first batch."""
-        printed = json.loads(run(self.command(steps), 300, extra).splitlines()[-1])
-        return [(float(epoch["seconds"]), float(epoch["first"])) for epoch in printed]
+    def figures(self, steps: Steps, extra: dict[str, str]) -> list[dict[str, float]]:
+        """Return the figures of each epoch."""
+        printed: list[dict[str, float]] = json.loads(run(self.command(steps), 300, extra).splitlines()[-1])
+        return printed
 
 
 class Tool:
@@ -130,6 +142,7 @@ class Tool:
             "batch": steps.batch,
             "compute": f"{round(steps.compute * 1e6)} us",
             "epochs": steps.epochs,
+            **({"processes": steps.workers} if self._case.name.startswith("processes") else {}),
             **dict(steps.given),
         }
         overrides = [word for name, value in wanted.items() for word in ("-D", f"{name}={value}")]
@@ -231,9 +244,9 @@ def time_case(case: Case, python: str, place: Path, steps: Steps, at_end: bool, 
         first: list[float] = []
         of_tool: list[float] = []
         for _ in range(rounds):
-            for seconds, until in real.epochs(steps, extra)[1:]:
-                of_real.append(seconds)
-                first.append(until)
+            for epoch in real.figures(steps, extra)[1:]:
+                of_real.append(epoch["seconds"])
+                first.append(epoch["first"])
             if tool is not None:
                 of_tool += tool.seconds(steps, extra)[1:]
         cells = [
@@ -247,6 +260,41 @@ def time_case(case: Case, python: str, place: Path, steps: Steps, at_end: bool, 
             ratio = statistics.median(of_tool) / statistics.median(of_real)
             cells += [middle(of_tool, 1, 1e3), f"{100 * (ratio - 1):+.1f} %"]
         row(*cells)
+
+
+def rate_case(case: Case, python: str, place: Path, steps: Steps, rounds: int) -> None:
+    """Print the samples/s of both with 1, 2 and 4 workers: medians of `rounds` pairs in turn, without first epochs.
+
+    Pairs with one worker give the costs in the pattern first: `collate` is by how much a sample takes the loader's
+    worker longer than dliosim's process, `hand_over` the processor time of its main process in a step, less a rank's. A
+    pair's ratio is that of the medians of its epochs.
+    """
+    real, tool = both(case, python, place)
+    assert tool is not None
+
+    def run_pair(pair: int, given: tuple[tuple[str, str], ...], workers: int) -> tuple[float, float, float]:
+        """Return the seconds of an epoch of both, and the processor seconds of a step in the loader's main process."""
+        asked, mine, theirs = replace(steps, workers=workers, given=given), list[float](), list[dict[str, float]]()
+        for is_tool in (True, False) if pair % 2 else (False, True):
+            if is_tool:
+                mine = tool.seconds(asked, {})[1:]
+            else:
+                theirs = real.figures(asked, {})[1:]
+        a_step = statistics.median(epoch["busy"] / epoch["steps"] for epoch in theirs)
+        return statistics.median(mine), statistics.median(epoch["seconds"] for epoch in theirs), a_step
+
+    free = (("collate", "0 s"), ("hand_over", "0 s"))
+    alone = [run_pair(pair, free, 1) for pair in range(rounds)]
+    a_sample = statistics.median(theirs - mine for mine, theirs, _ in alone) / case.samples
+    a_step = statistics.median(busy for _, _, busy in alone) - _RANK_STEP
+    costs = {"collate": a_sample, "hand_over": a_step}
+    given = tuple((name, f"{max(0, round(cost * 1e6))} us") for name, cost in costs.items())
+    for workers in WORKERS:
+        pairs = [run_pair(pair, given, workers) for pair in range(rounds)]
+        loader, dliosim = ([case.samples / pair[one] for pair in pairs] for one in (1, 0))
+        ratios = [theirs / mine for mine, theirs, _ in pairs]
+        spread = f"{statistics.median(ratios):.3f}, {min(ratios):.3f} to {max(ratios):.3f}"
+        row(case.name, workers, *(text for _, text in given), middle(loader, 0), middle(dliosim, 0), spread)
 
 
 def measure_costs(python: str, batch: int, cases: Sequence[Case]) -> dict[int, Costs]:
@@ -272,7 +320,7 @@ def parameters(case: Case, batch: int, costs: Costs) -> tuple[tuple[str, str], .
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["trace", "similarity", "time", "costs"])
+    parser.add_argument("what", choices=["trace", "similarity", "time", "rates", "costs"])
     parser.add_argument("--python", default=sys.executable, help="the Python that has the loaders' libraries")
     parser.add_argument("--cases", nargs="+", default=[case.name for case in CASES], choices=[c.name for c in CASES])
     parser.add_argument("--batch", type=int, default=4)
@@ -298,6 +346,8 @@ def main() -> None:
         return
     if options.what == "similarity":
         header("case", *SIMILARITY_HEAD, "other reads of the main thread")
+    if options.what == "rates":
+        header("case", "workers", "a sample", "a step", "loader, samples/s", "dliosim", "dliosim / loader")
     if options.what == "time":
         header(
             "case",
@@ -311,13 +361,15 @@ def main() -> None:
     for case in chosen:
         if options.samples:
             case = replace(case, samples=options.samples)
-        elif options.what == "time":
+        elif options.what in ("time", "rates"):
             case = replace(case, samples=case.samples * case.timed)
         with scratch(options.place) as place:
             once, steps = (Steps(options.batch, options.compute, epochs) for epochs in (1, options.epochs))
-            if options.what == "time":
-                if case.loader.startswith("torch") and costs:
-                    steps = replace(steps, given=parameters(case, options.batch, costs[case.size]))
+            if case.loader.startswith("torch") and costs:
+                steps = replace(steps, given=parameters(case, options.batch, costs[case.size]))
+            if options.what == "rates":
+                rate_case(case, options.python, place.resolve(), steps, options.rounds)
+            elif options.what == "time":
                 time_case(case, options.python, place.resolve(), steps, options.at_end, options.rounds)
             elif options.what == "similarity":
                 similarity_case(case, options.python, place.resolve(), once, options.added)
