@@ -151,7 +151,7 @@ def judge(case: Case, trace: Path) -> dict[str, tuple[str, str]]:
         text = make_pattern(list_logs(trace) or [trace], keep_names=False)[0]
     except DliosimError as error:
         return dict.fromkeys(VALUES, ("refused", str(error).partition("\n")[0]))
-    values = read_values(text)
+    values = read_values(re.sub(r"ceil\((\d+) \* \$scale\)", r"\1", text))
     found = {}
     for name in VALUES:
         value, is_sure = values[name]
