@@ -26,7 +26,7 @@ from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.decode_preprocess import BatchProcessor, EpochCalls
 from dliosim.execute.batches.messages import ReaderSetup, read_setup, share_setup
 from dliosim.execute.batches.prefetch import Batches, make_batches
-from dliosim.execute.batches.process_batches import ProcessBatches
+from dliosim.execute.batches.process_batches import ProcessBatches, ReaderProcess
 from dliosim.execute.datasets.file_names import FileNames
 from dliosim.formats.registry import bind
 from dliosim.measure.rank.histogram import Histogram
@@ -104,6 +104,29 @@ def test_processes_read_and_count_what_threads_do(files: Files, by: By, engine: 
         assert {**some[0], "opens": 0} == {**whole[0], "opens": 0}
         assert by != "batch in turn" or some[0]["opens"] == whole[0]["opens"]
     threads.close()
+
+
+def test_a_process_has_its_next_batch_while_it_reads_one(files: Files) -> None:
+    access = Access(readers=1, prefetch=2, by="batch in turn", processes=True)
+    with executed(files, access) as batches:
+        epoch = EpochCalls(make_calls(STEPS))
+        batches.begin(epoch)
+        process, slots = cast(ReaderProcess, batches.readers[0]), batches._slots
+        os.kill(process.process.pid, signal.SIGSTOP)
+        first, second = (process.ask_share(epoch, step, (3 * step, 3 * step + 3), 0, slots[step]) for step in range(2))
+        os.kill(process.process.pid, signal.SIGCONT)
+        answers: list[tuple[int, ...]] = []
+        waiting = threading.Thread(target=lambda: answers.append(second()), daemon=True)
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive()  # answers come in the order of the questions
+        answers.insert(0, first())
+        waiting.join(30)
+        assert [got for got, *_ in answers] == [117, 117]
+        assert answers[0][3] <= answers[1][3]  # it begins the second when it has the first
+        for step, calls in enumerate(STEPS[:2]):
+            wanted = [(files.directory / str(file)).read_bytes()[at:][:size] for file, at, size in calls]
+            assert bytes(slots[step][:117]) == b"".join(wanted)
 
 
 def make_processor(noted: Path) -> BatchProcessor:
@@ -188,7 +211,7 @@ import os, signal, sys
 from pathlib import Path
 from dliosim.execute.backends.contract import Files
 from dliosim.execute.batches.messages import ReaderSetup
-from dliosim.execute.batches.process_batches import ProcessBatches
+from dliosim.execute.batches.process_batches import ProcessBatches, ReaderProcess
 from dliosim.model import Access
 batches = ProcessBatches(ReaderSetup(Access(readers=3, prefetch=3, processes=True), None, None, 4096, False))
 print(*batches.processes, flush=True)
