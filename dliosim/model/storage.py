@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from dliosim.model.dataset import Stripe
 from dliosim.model.phrase import Phrase
@@ -86,6 +86,11 @@ class StorageModel:
         return self.step_time * longest
 
     @property
+    def request_latency(self) -> float:
+        """Mean latency of a request, with the client's own time for it; s."""
+        return self.latency * (self.tail / (self.tail - 1) if self.tail is not None else 1.0) + self.call_time
+
+    @property
     def write_rate(self) -> float:
         """Bytes per second that each server writes."""
         return self.servers.rate if self.writes is None else self.writes
@@ -130,6 +135,29 @@ UNRELIABLE: Final = 0.3
 
 #: The exponent of the heaviest tail that a draw has: the mean of one of 1 has no bounds.
 HEAVIEST_TAIL: Final = 1.05
+
+#: Settings that are worse if they are longer; all others are rates and exponents of tails, which are worse if lower.
+_TIMES: Final = ("latency", "call time", "step time")
+
+
+def list_ends(storage: StorageModel) -> list[StorageModel]:
+    """Return the storage with all that is uncertain at its worse end, and at its better one; none without such.
+
+    What is uncertain may be so together, so that the range is that of the worst case and not of a chance.
+    """
+
+    def move(side: int) -> StorageModel:
+        fields: dict[str, Any] = {}
+        for name, share in storage.uncertain:
+            field, value = UNCERTAIN[name], getattr(storage, UNCERTAIN[name])
+            factor = 1 + side * share * (1 if name in _TIMES else -1)
+            fields[field] = replace(value, rate=value.rate * factor) if name == "servers" else value * factor
+            if name.endswith("tail"):
+                fields[field] = max(fields[field], min(HEAVIEST_TAIL, value))
+        return replace(storage, **fields)
+
+    return [move(1), move(-1)] if storage.uncertain else []
+
 
 #: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.
 OTHER_WORDS: Final = """

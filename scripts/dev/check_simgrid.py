@@ -75,9 +75,9 @@ def predict(case: Case) -> float:
         loop = replace(loop, sync=Sync("off"))
     dataset = Dataset("d", 1, _FILES, constant(case.size), Layout("files", _FILES, 1), "d")
     storage = StorageModel("s", Servers(case.servers, case.rate), client=case.client, latency=case.latency)
-    demand = StepDemand(case.size, 1, 0, 1, 1, constant(case.size))
     job = Job(case.ranks, case.nodes)
-    times = run_epoch(loop, dataset, demand, case.steps, job, storage, 0, case.ranks // case.nodes)
+    demand = StepDemand(loop, dataset, job, case.ranks // case.nodes, case.size, 1, 0, 1)
+    times = run_epoch(demand, case.steps, storage, 0)
     return times.first + times.others
 
 

@@ -19,7 +19,6 @@ from dliosim.execute.node.compute import sleep_until
 from dliosim.measure.rank.meter import Meter
 from dliosim.model import Access, Dataset, Loop, StorageModel
 from dliosim.model.counter_rng import key, uniforms
-from dliosim.plan.predict.queues import mean_latency
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 from dliosim.readable import seconds
 from dliosim.trace.calls import Call
@@ -235,7 +234,7 @@ def require_modelled(loop: Loop, dataset: Dataset, model: StorageModel) -> None:
 
 def require_calls(name: str, call: float, model: StorageModel, rate: float) -> None:
     """Raise PlanError, on every rank, if calls of `call` bytes, at `rate` a server, cannot be waited for."""
-    took = mean_latency(model) + model.call_time + model.server_seconds(call, rate)
+    took = model.request_latency + model.server_seconds(call, rate)
     took = max(took, call / (model.client or math.inf))
     short = f"a call of {seconds(took, 2)} is too short to be waited for; it may be {seconds(_SHORTEST_CALL, 2)}"
     long, parts = f"a call would take {seconds(took, 2)}", model.count_servers(call)

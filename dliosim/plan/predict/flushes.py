@@ -15,7 +15,7 @@ from dliosim.model.verbs import Cadence, Loop, is_due
 from dliosim.model.workload import Workload
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast.forecast_types import Forecast
-from dliosim.plan.predict.queues import Floats, Ints, find_backlog, mean_latency
+from dliosim.plan.predict.queues import Floats, Ints, find_backlog
 from dliosim.plan.predict.saves import count_saved_files, seconds_of_parts
 
 
@@ -64,7 +64,7 @@ def list_flushes(
         writers = checkpoint.at_most if waves and checkpoint.at_most else len(np.unique(saved.writers()))
         each, turns = phase.bytes.total / files, max(waves, 1)
         servers = min(-(-files // turns) * storage.count_servers(each), storage.servers.number)
-        call, latency = phase.bytes.total / phase.calls.total, mean_latency(storage) + storage.call_time
+        call, latency = phase.bytes.total / phase.calls.total, storage.request_latency
         service, shared = storage.server_seconds(call, storage.write_rate), call / (storage.client or math.inf)
         on_server = find_backlog(service, latency, writers * storage.count_servers(call) / servers)
         on_client = find_backlog(shared, latency + max(service - shared, 0.0), writers * min(node_ranks, ranks) / ranks)

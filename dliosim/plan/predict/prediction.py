@@ -9,18 +9,17 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from dliosim.errors import HELP, UsageError
-from dliosim.model.dataset import Dataset
-from dliosim.model.job import Job
 from dliosim.model.joined import Sources
-from dliosim.model.storage import StorageModel
+from dliosim.model.storage import StorageModel, list_ends
 from dliosim.model.verbs import Loop
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.predict import virtual_epoch
-from dliosim.plan.predict.draws import DRAWS, list_ends
 from dliosim.plan.predict.flushes import BatchCalls, Flush, list_flushes, share_behind
-from dliosim.plan.predict.queues import mean_latency
 from dliosim.plan.predict.saves import SavePrediction, predict_saves
+
+#: Predictions of the same epoch with other draws of sizes, servers, latencies and compute.
+DRAWS: Final = 5
 
 #: Short epochs in which the waits of calls and the time of a step, which each depend on the other, come to agree.
 _PROBES: Final = 3
@@ -93,29 +92,28 @@ def predict_loop(
     size = epoch.bytes.total * (epoch.amplification or 1.0) / shares
     opens, calls = epoch.opens.total / shares, epoch.calls.total / shares
     dataset = workload.dataset(loop.dataset)
-    demand = virtual_epoch.StepDemand(size, calls + opens, opens, max(calls, 1.0), loop.batch, dataset.size)
-
-    files, file_size = dataset.layout.files, virtual_epoch.mean_file_size(dataset)
-    probed, short = storage.select_servers(files, file_size), min(steps, _PROBE_STEPS)
-    demand = replace(demand, servers=probed.even_servers(files, file_size))
+    asked = size, calls + opens, opens, max(calls, 1.0)
+    demand, files = virtual_epoch.StepDemand(loop, dataset, job, node_ranks, *asked), dataset.layout.files
+    probed, short = storage.select_servers(files, demand.file_size), min(steps, _PROBE_STEPS)
+    demand = replace(demand, servers=probed.even_servers(files, demand.file_size))
     for _ in range(_PROBES):
-        probe = virtual_epoch.run_epoch(loop, dataset, demand, short, job, probed, workload.seed, node_ranks)
+        probe = virtual_epoch.run_epoch(demand, short, probed, workload.seed)
         step = (probe.others or probe.first) / max(short - 1, 1)
         demand = replace(demand, step=(demand.step + step) / 2 if demand.step else step)
 
     def place_files(whole: StorageModel) -> tuple[StorageModel, list[Flush]]:
         """Return the servers that have files of the loop, and the saves in the background, which reads slow."""
-        used = whole.select_servers(files, file_size)
+        used = whole.select_servers(files, demand.file_size)
         batch = BatchCalls(
             demand.calls / (loop.access.readers if loop.access.by == "sample" else 1),
-            mean_latency(used) + used.call_time + virtual_epoch.call_seconds(demand, used),
+            used.request_latency + virtual_epoch.call_seconds(demand, used),
             not loop.access.readers,
-            virtual_epoch.wait_of_call(loop, dataset, demand, job, used, node_ranks, others=1).nonnegative_mean(),
+            virtual_epoch.wait_of_call(demand, used, others=1).nonnegative_mean(),
         )
         return used, list_flushes(workload, loop, planned, whole, node_ranks, batch)
 
     def run(one: StorageModel | None, draw: int, writes: Sequence[Flush] = ()) -> virtual_epoch.EpochTimes:
-        return virtual_epoch.run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw, node_ranks, writes)
+        return virtual_epoch.run_epoch(demand, steps, one, workload.seed + draw, writes)
 
     ends = [place_files(one) for one in list_ends(storage)]
     storage, flushes = place_files(storage)
@@ -134,8 +132,8 @@ def predict_loop(
     reached = [min(without / time, 1.0) for without, time in zip(least, taken, strict=True)]
     outer = [min(least[0] / time, 1.0) for time in at_ends]
     step, ideal_step = (statistics.fmean(each) / max(steps - 1, 1) for each in (taken, least))
-    alone = _seconds_alone(loop, dataset, demand, storage, job, node_ranks, ideal_step)
-    alone["saves"] = sum(_flush_seconds(each, loop, demand.call, step, storage) for each in flushes)
+    alone = _seconds_alone(demand, storage, ideal_step)
+    alone["saves"] = sum(_flush_seconds(each, demand, step, storage) for each in flushes)
     mean = statistics.fmean(reached)
     return Prediction(
         loop,
@@ -164,36 +162,28 @@ def _find_limit(busy: float, lost: float, alone: dict[Limit, float]) -> Limit:
     return "step" if alone["step"] > _MOST_OF_LOSS * lost else max(_READS, key=lambda part: alone[part])
 
 
-def _seconds_alone(
-    loop: Loop,
-    dataset: Dataset,
-    demand: virtual_epoch.StepDemand,
-    storage: StorageModel,
-    job: Job,
-    node_ranks: int,
-    compute: float,
-) -> dict[Limit, float]:
+def _seconds_alone(demand: virtual_epoch.StepDemand, storage: StorageModel, compute: float) -> dict[Limit, float]:
     """Return the seconds of a step that compute, each part of a storage, and a rank's chain of requests take."""
-    chain = demand.requests * (mean_latency(storage) + storage.call_time)
-    wait = virtual_epoch.wait_of_call(loop, dataset, demand, job, storage, node_ranks).nonnegative_mean()
+    loop, ranks = demand.loop, demand.job.ranks
+    chain = demand.requests * storage.request_latency
+    wait = virtual_epoch.wait_of_call(demand, storage).nonnegative_mean()
     chain += demand.calls * (virtual_epoch.call_seconds(demand, storage) + wait)
     return {
         "compute": compute,
-        "step": storage.step_overhead(job.ranks if loop.sync.kind != "off" and loop.sync.every == 1 else 1),
-        "servers": demand.size * job.ranks / (storage.servers.number * storage.servers.rate),
-        "clients": demand.size * min(node_ranks, job.ranks) / (storage.client or math.inf),
-        "opens": demand.opens * job.ranks / (storage.metadata or math.inf),
+        "step": storage.step_overhead(ranks if loop.sync.kind != "off" and loop.sync.every == 1 else 1),
+        "servers": demand.size * ranks / (storage.servers.number * storage.servers.rate),
+        "clients": demand.size * min(demand.node_ranks, ranks) / (storage.client or math.inf),
+        "opens": demand.opens * ranks / (storage.metadata or math.inf),
         "latency": chain / virtual_epoch.requests_at_once(loop),
     }
 
 
-def _flush_seconds(flush: Flush, loop: Loop, call: float, step: float, storage: StorageModel) -> float:
+def _flush_seconds(flush: Flush, demand: virtual_epoch.StepDemand, step: float, storage: StorageModel) -> float:
     """Return the seconds for which the calls of a step wait for a save in the background, mean over all steps."""
-    share = share_behind(flush, storage, None, storage.servers.number, storage.count_servers(call))
+    share = share_behind(flush, storage, None, storage.servers.number, storage.count_servers(demand.call))
     wait = max(flush.on_server.nonnegative_mean() * float(share[0]), flush.on_client.nonnegative_mean())
-    return (
-        flush.share_of_time(step) * wait / (1 if loop.access.by == "sample" else virtual_epoch.requests_at_once(loop))
-    )
+    at_once = 1 if demand.loop.access.by == "sample" else virtual_epoch.requests_at_once(demand.loop)
+    return flush.share_of_time(step) * wait / at_once
 
 
 def refuse_copies(workload: Workload) -> None:

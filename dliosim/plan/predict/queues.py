@@ -52,11 +52,6 @@ def serve_queues(arrival: Floats, service: Floats, queue: Ints, free: Floats) ->
     return ordered
 
 
-def mean_latency(storage: StorageModel) -> float:
-    """Return the mean latency of a request, in seconds."""
-    return storage.latency * (storage.tail / (storage.tail - 1) if storage.tail is not None else 1.0)
-
-
 def sum_latencies(storage: StorageModel, requests: float, uniform: Floats) -> Floats:
     """Return the sum of the latencies of some requests, one after the other; seconds, the shape of `uniform`.
 

@@ -9,13 +9,11 @@ from typing import Literal, TypeAlias
 
 from dliosim.errors import HELP, UsageError
 from dliosim.model.checkpoint import Checkpoint
-from dliosim.model.storage import StorageModel
+from dliosim.model.storage import StorageModel, list_ends
 from dliosim.model.verbs import Restore, flatten_verbs
 from dliosim.model.workload import Workload
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast.forecast_types import Forecast, PhaseForecast, RankSpread
-from dliosim.plan.predict.draws import list_ends
-from dliosim.plan.predict.queues import mean_latency
 
 #: What may limit a save; `rank` is the chain of calls of the rank that has most.
 SaveLimit: TypeAlias = Literal["servers", "client", "opens", "rank"]
@@ -109,12 +107,12 @@ def seconds_of_parts(
     width, number = storage.count_servers(total / files), storage.servers.number
     # Files begin round robin, so some servers may have a file more than others.
     fullest = -(-files * width // number) / (files * width)
-    latency, calls = mean_latency(storage) + storage.call_time, max(phase.calls.maximum, 1.0)
+    calls = max(phase.calls.maximum, 1.0)
     alone = min(storage.client or math.inf, storage.stream or math.inf)
     return {
         "servers": total * max(fullest, 1 / number) / rate,
         "client": min(most * node_ranks, total) / (storage.client or math.inf),
         "opens": phase.opens.total / (storage.metadata or math.inf),
-        "rank": (calls + phase.opens.maximum) * latency
+        "rank": (calls + phase.opens.maximum) * storage.request_latency
         + max(calls * storage.server_seconds(most / calls, rate), most / alone),
     }

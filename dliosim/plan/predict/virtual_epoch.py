@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -35,14 +36,16 @@ _MOST_QUEUED = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class StepDemand:
-    """The bytes, requests and files of a rank in a step, mean over ranks and steps."""
+    """A loop with the bytes, requests and files of a rank in a step of it, mean over ranks and steps."""
 
+    loop: Loop  #: the loop
+    dataset: Dataset  #: its data set: the spread of sizes of samples is that of the requests
+    job: Job  #: ranks and nodes
+    node_ranks: int  #: ranks of each node; the last one has those that are left
     size: float  #: bytes
     requests: float  #: read calls and opens
     opens: float  #: files that are opened
     calls: float  #: read calls
-    samples: int  #: samples
-    sample_size: Distribution  #: bytes of a sample's contents, whose spread is that of the requests
     servers: float = 0.0  #: as `StorageModel.even_servers`; 0: all servers have equally many files
     step: float = 0.0  #: seconds of a step, if known: readers wait for steps, and these for other ranks
 
@@ -50,6 +53,11 @@ class StepDemand:
     def call(self) -> float:
         """Bytes of a read call."""
         return self.size / self.calls
+
+    @property
+    def file_size(self) -> float:
+        """Mean bytes of the contents of a file."""
+        return self.dataset.size.nonnegative_mean() * self.dataset.samples / self.dataset.layout.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +69,16 @@ class EpochTimes:
 
 
 def run_epoch(
-    loop: Loop,
-    dataset: Dataset,
-    demand: StepDemand,
-    steps: int,
-    job: Job,
-    storage: StorageModel | None,
-    seed: int,
-    node_ranks: int,
-    flushes: Sequence[Flush] = (),
+    demand: StepDemand, steps: int, storage: StorageModel | None, seed: int, flushes: Sequence[Flush] = ()
 ) -> EpochTimes:
-    """Return the times of an epoch of `steps` steps on nodes of `node_ranks`; without a storage, reads take no time.
+    """Return the times of an epoch of `steps` steps; without a storage, reads take no time.
 
     Batches are asked for as `execute.batches.prefetch` does: the one of step s + N when that of step s is there, by the
     reader that is free first. What is asked for while a save of `flushes` is written waits for its calls, too.
     """
-    rank = np.arange(job.ranks)
-    read = _make_reads(loop, dataset, demand, job, storage, seed, node_ranks)
-    access, processing = loop.access, _processing_seconds(loop)
+    loop, job, access = demand.loop, demand.job, demand.loop.access
+    rank, processing = np.arange(job.ranks), _processing_seconds(loop)
+    read = _make_reads(demand, storage, seed)
     ahead = access.prefetch if access.readers else 0
     lanes = 1 if access.by == "sample" else max(access.readers, 1)
     free = np.zeros((lanes, job.ranks))  # from when on each reader of each rank is free
@@ -107,7 +107,7 @@ def run_epoch(
 
 
 def _make_reads(
-    loop: Loop, dataset: Dataset, demand: StepDemand, job: Job, storage: StorageModel | None, seed: int, node_ranks: int
+    demand: StepDemand, storage: StorageModel | None, seed: int
 ) -> Callable[[int, Floats, FlushQueue], Floats]:
     """Return the function of a step and the times at which ranks ask for its batch, to those at which they have it.
 
@@ -115,33 +115,31 @@ def _make_reads(
     """
     if storage is None:
         return lambda step, begun, saving: begun
+    loop, job = demand.loop, demand.job
     rank = np.arange(job.ranks)
-    node = rank // node_ranks
+    node = rank // demand.node_ranks
     serving = queues.StorageQueues(storage, int(node[-1]) + 1, demand.servers)
     together = loop.access.readers if loop.access.by == "sample" else 1  # readers of a batch
     requests = demand.requests / together
-    width = _count_files(loop, dataset) - 1 + storage.count_servers(mean_file_size(dataset))
+    width = _count_files(demand) - 1 + storage.count_servers(demand.file_size)
     uses_all_servers = width >= storage.servers.number or job.ranks * width > _MOST_QUEUED
     opens, calls = demand.opens / together, demand.calls / together  # of a reader
     alone = call_seconds(demand, storage) * calls / max(demand.size, 1.0)  # seconds for each byte
-    waits = _wait_of_requests(wait_of_call(loop, dataset, demand, job, storage, node_ranks), calls)
-    opening = _wait_of_requests(_wait_of_open(loop, dataset, demand, job, storage, node_ranks), opens)
+    waits = _wait_of_requests(wait_of_call(demand, storage), calls)
+    opening = _wait_of_requests(_wait_of_open(demand, storage), opens)
     served_opens = opens / storage.metadata if storage.metadata is not None else 0.0
     sizes, latencies, waited, behind, opened = (
         key(seed, purpose) for purpose in ("size", "latency", "wait", "save", "open")
     )
-    find_file = _make_file_draws(loop, dataset, job, key(seed, "file"))
-    find_share = _make_open_shares(loop, dataset, job.ranks)
+    find_file, find_share = _make_file_draws(demand, key(seed, "file")), _make_open_shares(demand)
 
     def read(step: int, begun: Floats, saving: FlushQueue) -> Floats:
         counter = step * job.ranks + rank
         size = _draw_sizes(demand, sizes, counter)
         server = None if uses_all_servers else find_file(step, rank) % storage.servers.number
         draws = uniforms(latencies, (counter[:, None] * together + np.arange(together)).ravel())
-        longest = (
-            queues.sum_latencies(storage, requests, draws).reshape(-1, together).max(axis=1)
-        )  # of the slowest reader
-        latency: Floats = longest / max(requests, 1.0) + storage.call_time  # of a request
+        of_readers = queues.sum_latencies(storage, requests, draws).reshape(-1, together)
+        latency: Floats = of_readers.max(axis=1) / max(requests, 1.0) + storage.call_time  # of a request of the slowest
         # All files of a batch are opened before the first is read.
         ready = begun
         if opens:
@@ -167,11 +165,6 @@ def requests_at_once(loop: Loop) -> int:
     return readers if access.by == "sample" else min(readers, max(access.prefetch, 1))
 
 
-def mean_file_size(dataset: Dataset) -> float:
-    """Return the mean bytes of the contents of a file."""
-    return dataset.size.nonnegative_mean() * dataset.samples / dataset.layout.files
-
-
 def call_seconds(demand: StepDemand, storage: StorageModel) -> float:
     """Return the time of a read call without its latency, if no other reads, in s."""
     rate = min(storage.client or math.inf, storage.stream or math.inf)
@@ -190,42 +183,36 @@ def _wait_of_requests(wait: Distribution, number: float) -> Distribution:
     return Distribution("gamma", (mean * waiting, stdev * math.sqrt(waiting)))
 
 
-def _find_rhythm(
-    loop: Loop, dataset: Dataset, demand: StepDemand, storage: StorageModel, customers: int
-) -> queues.Rhythm:
+def _find_rhythm(demand: StepDemand, storage: StorageModel, customers: int) -> queues.Rhythm:
     """Return the calls of some readers, one after the other in each batch."""
     draws = uniforms(key(0, "rhythm"), np.arange(_CALLS // customers * customers)).reshape(customers, -1)
     latency = queues.sum_latencies(storage, 1, draws) + storage.call_time
-    hops = loop.shuffle.samples in _SHUFFLED
-    part = demand.size / demand.samples if hops else mean_file_size(dataset)
+    hops = demand.loop.shuffle.samples in _SHUFFLED
+    part = demand.size / demand.loop.batch if hops else demand.file_size
     stripe = storage.stripe.size if storage.stripe is not None else part
-    return queues.Rhythm(
-        latency, max(round(demand.calls), 1), max(round(min(part, stripe) / max(demand.call, 1.0)), 1), hops
-    )
+    stay = max(round(min(part, stripe) / max(demand.call, 1.0)), 1)
+    return queues.Rhythm(latency, max(round(demand.calls), 1), stay, hops)
 
 
-def wait_of_call(
-    loop: Loop, dataset: Dataset, demand: StepDemand, job: Job, storage: StorageModel, node_ranks: int, others: int = 0
-) -> Distribution:
+def wait_of_call(demand: StepDemand, storage: StorageModel, others: int = 0) -> Distribution:
     """Return for how long a call waits for calls of readers, s; `others` call as readers do.
 
     It is served by its server and by its node together: the later one counts.
     """
-    opening = demand.opens * (request_latency(storage) + 1 / (storage.metadata or math.inf))
+    opening = demand.opens * (storage.request_latency + 1 / (storage.metadata or math.inf))
     # Steps that read begin together after a sync. Calls with a tail soon differ, and readers begin batch after batch.
+    loop, ranks = demand.loop, demand.job.ranks
     together = loop.sync.kind != "off" and not loop.access.readers and storage.tail is None
-
-    def think(whole: float) -> float:
-        return _time_between(loop, demand, storage, demand.calls, whole, opening, together)
+    think = partial(_time_between, demand, storage, demand.calls, opening, together)
 
     alone, each, waits = call_seconds(demand, storage), _count_lanes(loop), []
     servers = demand.servers or storage.servers.number
     for service, customers, number in (
-        (storage.server_seconds(demand.call), job.ranks * each + others, servers),
-        (demand.call / (storage.client or math.inf), min(node_ranks, job.ranks) * each + others, 1.0),
+        (storage.server_seconds(demand.call), ranks * each + others, servers),
+        (demand.call / (storage.client or math.inf), min(demand.node_ranks, ranks) * each + others, 1.0),
     ):
         few = not together and 2 <= customers <= _FEW
-        rhythm = _find_rhythm(loop, dataset, demand, storage, round(customers)) if few else None
+        rhythm = _find_rhythm(demand, storage, round(customers)) if few else None
         wait = queues.wait_of_calls(service, think, customers, number, rhythm)
         mean, stdev, *_ = (*wait.parameters, 0.0)
         waits.append((max(mean + service - alone, 0.0), stdev))
@@ -233,33 +220,26 @@ def wait_of_call(
     return Distribution("gamma", (mean, stdev)) if mean > 0 else constant(0.0)
 
 
-def _wait_of_open(
-    loop: Loop, dataset: Dataset, demand: StepDemand, job: Job, storage: StorageModel, node_ranks: int
-) -> Distribution:
+def _wait_of_open(demand: StepDemand, storage: StorageModel) -> Distribution:
     """Return for how long an open waits for those of other readers; in s."""
     if storage.metadata is None or not demand.opens:
         return constant(0.0)
-    call = (
-        call_seconds(demand, storage) + wait_of_call(loop, dataset, demand, job, storage, node_ranks).nonnegative_mean()
-    )
-    reading = demand.calls * (call + request_latency(storage))
-
-    def think(whole: float) -> float:
-        return _time_between(loop, demand, storage, demand.opens, whole, reading, False)
-
-    return queues.wait_of_calls(1 / storage.metadata, think, job.ranks * _count_lanes(loop), 1)
+    call = call_seconds(demand, storage) + wait_of_call(demand, storage).nonnegative_mean()
+    reading = demand.calls * (call + storage.request_latency)
+    think = partial(_time_between, demand, storage, demand.opens, reading, False)
+    return queues.wait_of_calls(1 / storage.metadata, think, demand.job.ranks * _count_lanes(demand.loop), 1)
 
 
 def _time_between(
-    loop: Loop, demand: StepDemand, storage: StorageModel, number: float, whole: float, rest: float, together: bool
+    demand: StepDemand, storage: StorageModel, number: float, rest: float, together: bool, whole: float
 ) -> float:
     """Return the time from the end of a reader's request to its next one of the same kind; s.
 
     A batch has `number` of them, which take `whole` seconds each without their latency, and the `rest` seconds for
     others. Readers of ranks that sync read `together`, as steps begin together; others read at any time.
     """
-    lanes, cycle = _count_lanes(loop), whole + request_latency(storage)
-    taken = number * cycle + rest
+    loop, cycle = demand.loop, whole + storage.request_latency
+    lanes, taken = _count_lanes(loop), number * cycle + rest
     compute = _compute_seconds(loop) + storage.step_time
     step = max(compute if loop.access.readers else compute + taken, demand.step)
     if together:
@@ -272,22 +252,18 @@ def _count_lanes(loop: Loop) -> int:
     return requests_at_once(loop) if loop.access.readers else 1
 
 
-def request_latency(storage: StorageModel) -> float:
-    """Return the mean latency of a request, with the client's own time for it; s."""
-    return queues.mean_latency(storage) + storage.call_time
-
-
 def _compute_seconds(loop: Loop) -> float:
     """Return the mean time for which a step computes; s."""
     return loop.compute.time.nonnegative_mean() * (loop.batch if loop.compute.per_sample else 1)
 
 
-def _make_file_draws(loop: Loop, dataset: Dataset, job: Job, stream: int) -> Callable[[int, Ints], Ints]:
+def _make_file_draws(demand: StepDemand, stream: int) -> Callable[[int, Ints], Ints]:
     """Return the function of a step and of ranks to the file that each reads first; files of shuffled ones are random.
 
     Without a shuffle, and within a buffer, ranks go through the samples as `plan.samples.sampler` shards them.
     """
-    files, samples, shuffle = dataset.layout.files, dataset.samples, loop.shuffle
+    loop, job, shuffle = demand.loop, demand.job, demand.loop.shuffle
+    files, samples = demand.dataset.layout.files, demand.dataset.samples
 
     def find_place(step: int, rank: Ints) -> Ints:
         """Return the place in the order of the files."""
@@ -309,26 +285,27 @@ def _make_file_draws(loop: Loop, dataset: Dataset, job: Job, stream: int) -> Cal
     return draw_file if shuffle.samples in _SHUFFLED or shuffle.files != "off" else find_place
 
 
-def _make_open_shares(loop: Loop, dataset: Dataset, ranks: int) -> Callable[[int], float]:
+def _make_open_shares(demand: StepDemand) -> Callable[[int], float]:
     """Return the function of a step to its opens, as a share of the mean of all steps.
 
     A reader that keeps files open meets new ones less and less often, if samples are shuffled.
     """
+    loop, dataset = demand.loop, demand.dataset
     each = dataset.samples / dataset.layout.files
     if loop.access.open == "each sample" or loop.shuffle.samples not in _SHUFFLED or each <= 1:
         return lambda step: 1.0
     part = loop.batch / (requests_at_once(loop) * dataset.samples)  # of all samples, that a reader reads in a step
-    steps = steps_of_epoch(loop, dataset, ranks)
+    steps = steps_of_epoch(loop, dataset, demand.job.ranks)
     mean = (1 - max(1 - part * steps, 0.0) ** each) / (part * each * steps)
     return lambda step: max(1 - part * step, 0.0) ** (each - 1) / mean
 
 
-def _count_files(loop: Loop, dataset: Dataset) -> int:
+def _count_files(demand: StepDemand) -> int:
     """Return the number of different files that a rank reads in a step, about."""
-    files = dataset.layout.files
+    loop, files = demand.loop, demand.dataset.layout.files
     if loop.shuffle.samples in _SHUFFLED:
         return max(round(files * (1 - (1 - 1 / files) ** loop.batch)), 1)
-    return -(-loop.batch * files // dataset.samples)
+    return -(-loop.batch * files // demand.dataset.samples)
 
 
 def _processing_seconds(loop: Loop) -> float:
@@ -341,10 +318,11 @@ def _processing_seconds(loop: Loop) -> float:
 
 def _draw_sizes(demand: StepDemand, stream: int, counter: Ints) -> Floats:
     """Return the bytes of a step of each rank, with the mean of `demand`; shape (ranks,)."""
-    mean = demand.sample_size.nonnegative_mean() * demand.samples
+    drawn, samples = demand.dataset.size, demand.loop.batch
+    mean = drawn.nonnegative_mean() * samples
     if mean <= 0:
         return np.full(len(counter), demand.size)
-    return _sum_draws(demand.sample_size, demand.samples, stream, counter) * (demand.size / mean)
+    return _sum_draws(drawn, samples, stream, counter) * (demand.size / mean)
 
 
 def _draw_compute(loop: Loop, stream: int, counter: Ints) -> Floats:

@@ -9,8 +9,7 @@ from typing import Final
 from dliosim.measure.results.run_summary import Spread
 from dliosim.model import Job, StorageModel, Workload
 from dliosim.model.storage import UNRELIABLE
-from dliosim.plan.predict.draws import DRAWS
-from dliosim.plan.predict.prediction import Limit, Prediction
+from dliosim.plan.predict.prediction import DRAWS, Limit, Prediction
 from dliosim.plan.predict.saves import SavePrediction
 from dliosim.plan.predict.virtual_epoch import requests_at_once
 from dliosim.readable import ABSENT, count, percent, seconds, size

@@ -14,7 +14,6 @@ from dliosim.plan.predict.queues import (
     Rhythm,
     StorageQueues,
     find_backlog,
-    mean_latency,
     serve_queues,
     simulate_waits,
     sum_latencies,
@@ -81,7 +80,7 @@ def test_a_queue_goes_on_with_the_next_step() -> None:
 def test_the_mean_of_summed_latencies_is_exact(requests: int) -> None:
     one = storage(latency=400e-6, tail=3.0)
     uniform = (np.arange(1_000_000) + 0.5) / 1_000_000
-    assert sum_latencies(one, requests, uniform).mean() == pytest.approx(requests * mean_latency(one), rel=2e-3)
+    assert sum_latencies(one, requests, uniform).mean() == pytest.approx(requests * one.request_latency, rel=2e-3)
 
 
 @pytest.mark.parametrize("ranks", [16, 256, 4096])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,14 +44,26 @@ def loop(seconds: float, readers: int = 1, prefetch: int = 2, **changes: object)
     return replace(Loop("train", "l", "d", access, compute=Compute(constant(seconds))), **changes)  # type: ignore[arg-type]
 
 
-def demand(size: float, requests: float = 1, opens: float = 0) -> StepDemand:
-    return StepDemand(size, requests, opens, requests, 1, constant(size))
+#: Bytes, requests, opens and calls of a rank in a step.
+Demand = tuple[float, float, float, float]
+
+
+def demand(size: float, requests: float = 1, opens: float = 0) -> Demand:
+    return size, requests, opens, requests
 
 
 def run_epoch(
-    one: Loop, dataset: Dataset, asked: StepDemand, steps: int, job: Job, storage: StorageModel | None, seed: int
+    one: Loop,
+    dataset: Dataset,
+    asked: Demand,
+    steps: int,
+    job: Job,
+    storage: StorageModel | None,
+    seed: int,
+    flushes: Sequence[Flush] = (),
 ) -> EpochTimes:
-    return virtual_epoch.run_epoch(one, dataset, asked, steps, job, storage, seed, job.ranks_per_node)
+    of_loop = StepDemand(one, dataset, job, job.ranks_per_node, *asked)
+    return virtual_epoch.run_epoch(of_loop, steps, storage, seed, flushes)
 
 
 def test_without_readers_a_step_is_reading_and_computing() -> None:
@@ -120,9 +133,10 @@ def test_the_longest_of_many_own_times_follows_the_law_of_extremes() -> None:
 
 
 def test_the_same_seed_gives_the_same_epoch() -> None:
-    varied = replace(demand(1e6), sample_size=Distribution("normal", (1e6, 3e5)), samples=4)
+    varied = replace(FILES, size=Distribution("normal", (1e6, 3e5)))
     storage = replace(STORAGE, servers=Servers(8, 1e9), latency=1e-3, tail=2.5)
-    first, second, other = (run_epoch(loop(1e-3), FILES, varied, 50, Job(5, 2), storage, seed) for seed in (1, 1, 2))
+    one, asked, job = loop(1e-3, batch=4), demand(1e6), Job(5, 2)
+    first, second, other = (run_epoch(one, varied, asked, 50, job, storage, seed) for seed in (1, 1, 2))
     assert first == second
     assert first != other
 
@@ -218,7 +232,7 @@ def test_reads_wait_for_a_flush_on_the_servers_that_it_writes_to(servers: int, s
     shuffled = loop(0.5, 0, shuffle=Shuffle("globally"))
 
     def run(*flushes: Flush) -> float:
-        return virtual_epoch.run_epoch(shuffled, FILES, demand(1e6), 400, Job(1), storage, 0, 1, flushes).others
+        return run_epoch(shuffled, FILES, demand(1e6), 400, Job(1), storage, 0, flushes).others
 
     # In all steps of the 10 s after each 20th.
     slower = 0.5 + 0.2 * share
@@ -229,8 +243,8 @@ def test_reads_wait_for_a_flush_on_the_servers_that_it_writes_to(servers: int, s
 
 def test_a_flush_that_read_ahead_hides_costs_nothing() -> None:
     hidden = replace(FLUSH, on_server=constant(0.4))
-    asked = loop(0.5, 2, 4), FILES, demand(1e6), 100, Job(1), STORAGE, 0, 1
-    assert virtual_epoch.run_epoch(*asked, [hidden]) == virtual_epoch.run_epoch(*asked)
+    asked = loop(0.5, 2, 4), FILES, demand(1e6), 100, Job(1), STORAGE, 0
+    assert run_epoch(*asked, [hidden]) == run_epoch(*asked)
 
 
 def test_saves_by_the_clock_come_by_the_clock_and_one_thread_writes_all() -> None:
@@ -278,8 +292,7 @@ def simulate_opens(ranks: int, opens: int, steps: int, service: float, latency: 
 def test_opens_one_after_the_other_take_longer_than_all_at_once(ranks: int) -> None:
     opens, service, latency, compute = 8, 2e-3, 20e-3, 10e-3
     storage = replace(STORAGE, metadata=1 / service, latency=latency)
-    asked = StepDemand(1.0, opens + 1, opens, 1, 1, constant(1.0))
     one = loop(compute, 0, sync=Sync("off"))
-    times = run_epoch(one, FILES, asked, 100, Job(ranks), storage, 0)
+    times = run_epoch(one, FILES, (1.0, opens + 1, opens, 1), 100, Job(ranks), storage, 0)
     expected = simulate_opens(ranks, opens, 100, service, latency, compute + latency)
     assert times.first + times.others == pytest.approx(expected, rel=0.1)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.model import Servers, StorageModel
-from dliosim.plan.predict.draws import list_ends
+from dliosim.model.storage import list_ends
 
 
 @given(st.floats(0.001, 0.9))
