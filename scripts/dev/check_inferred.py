@@ -25,6 +25,7 @@ from harness import header, mpiexec, orderly, row, run
 
 from dliosim import PATTERNS
 from dliosim.analyze.figures.view import View
+from dliosim.analyze.infer.facts import write_lines
 from dliosim.analyze.infer.pattern import explain_work, infer_pattern
 from dliosim.errors import DliosimError
 from dliosim.language.compile import compile_pattern
@@ -74,9 +75,9 @@ def infer(trace: Path, ranks: int) -> tuple[Values, str, float]:
     made = infer_pattern(View(read_calls(trace / "trace.h5")))
     with tempfile.TemporaryDirectory() as aside:
         file = Path(aside, "inferred.dlio")
-        file.write_text(made.text.replace("NAME", "inferred"))
+        file.write_text(write_lines(made.lines).replace("NAME", "inferred"))
         workload = compile_pattern(file, [], Job(ranks))[0]
-        return list_values(workload), made.text, min(explain_work(made.work, workload).values())
+        return list_values(workload), write_lines(made.lines), min(explain_work(made.work, workload).values())
 
 
 def find_differences(known: Values, inferred: Values) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.analyze.figures.view import View
+from dliosim.analyze.infer.facts import write_lines
 from dliosim.analyze.infer.pattern import explain_work, infer_pattern
 from dliosim.cli import main
 from dliosim.language.compile import compile_pattern
@@ -64,8 +65,8 @@ def test_the_same_work_by_the_events_alone(
     trace = read_trace(tmp_path / "first" / "trace.h5")
     events = replace(trace.events, names=("",) * len(trace.events.names))
     made = infer_pattern(View(replace(trace, events=events, settings={}, command="")))
-    assert "secret" not in made.text
-    (tmp_path / "again.dlio").write_text(made.text.replace("NAME", "again"))
+    assert "secret" not in write_lines(made.lines)
+    (tmp_path / "again.dlio").write_text(write_lines(made.lines).replace("NAME", "again"))
     known, inferred = (compile_pattern(tmp_path / f"{name}.dlio", [], Job(ranks))[0] for name in ("job", "again"))
     assert min(explain_work(made.work, inferred).values()) > 0.97
     assert inferred.datasets[0].samples == pytest.approx(61, abs=61 * 0.02 if "normal" in size else 0)
@@ -121,10 +122,10 @@ def test_files_that_are_here_say_which_samples_calls_read(tmp_path: Path) -> Non
     assert run_command(2, run, tmp_path).returncode == 0
     view = View(read_trace(tmp_path / "first" / "trace.h5"))
     made = infer_pattern(view)
-    (tmp_path / "again.dlio").write_text(made.text.replace("NAME", "again"))
+    (tmp_path / "again.dlio").write_text(write_lines(made.lines).replace("NAME", "again"))
     workload = compile_pattern(tmp_path / "again.dlio", [], Job(2))[0]
     (data,), (loop,) = workload.datasets, loops_of(workload.verbs)
     assert (data.format, data.samples, data.constant_size, data.layout.files) == ("tfrecord", 96, 3000, 3)
     assert (loop.batch, loop.epochs) == (6, 3)
     shutil.rmtree(tmp_path / "data")
-    assert "files that end with .tfrecord may have several each" in infer_pattern(View(view.trace)).text
+    assert "files that end with .tfrecord may have several each" in write_lines(infer_pattern(View(view.trace)).lines)

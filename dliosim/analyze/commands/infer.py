@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from dliosim.analyze.figures.view import View
-from dliosim.analyze.infer.facts import Setting, write_lines
+from dliosim.analyze.infer.facts import list_settings, write_lines
 from dliosim.analyze.infer.pattern import explain_work, infer_pattern
 from dliosim.analyze.infer.scaling import add_scale, merge_lines
 from dliosim.analyze.read.open_trace import group_jobs, open_trace
@@ -59,7 +59,7 @@ def make_pattern(traces: Sequence[Path], keep_names: bool) -> tuple[str, list[st
         for what, share in explained.items()
         if share < _ENOUGH
     ]
-    if doubts := sum(isinstance(line, Setting) and not line.fact.is_sure for line in lines):
+    if doubts := sum(not one.fact.is_sure for one in list_settings(lines)):
         notes.append(f"{count(doubts, 'value')} marked `?` or `unknown`: compare them with the job")
     return (
         f"{text}\n# {whose} {shares}; writes that made its data are left out.\n",

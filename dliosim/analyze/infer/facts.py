@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -25,22 +25,42 @@ class Setting:
 
     head: str  #: its first words
     fact: Fact  #: its value
-    indent: int = 4  #: spaces before it
-
-    @property
-    def text(self) -> str:
-        """The line; a comment in its place if its value is unknown."""
-        indent, fact = " " * self.indent, self.fact
-        if not fact.value:
-            return f"{indent}# {self.head}: unknown: {fact.why}"
-        line = f"{indent}{self.head:<12} {fact.value}"
-        return f"{line:<{_WIDTH}} # {'' if fact.is_sure else '? '}{fact.why}" if fact.why else line
 
 
-#: A line of a pattern: a setting, or its text.
-Line: TypeAlias = "Setting | str"
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of a pattern."""
+
+    head: str  #: its first line, without the brace
+    lines: Sequence[Line]  #: the lines in it
 
 
-def write_lines(lines: Iterable[Line]) -> str:
-    """Return the text of a pattern of some lines."""
-    return "".join(f"{line if isinstance(line, str) else line.text}\n" for line in lines)
+#: A line of a pattern: a setting, a block, or its text.
+Line: TypeAlias = "Setting | Block | str"
+
+
+def list_settings(lines: Iterable[Line]) -> Iterator[Setting]:
+    """Yield the settings of a pattern, those in blocks too."""
+    for line in lines:
+        if isinstance(line, Setting):
+            yield line
+        elif isinstance(line, Block):
+            yield from list_settings(line.lines)
+
+
+def write_lines(lines: Iterable[Line], indent: str = "") -> str:
+    """Return the text of some lines, each behind `indent`."""
+    return "".join(f"{indent}{_write_line(line, indent)}\n" for line in lines)
+
+
+def _write_line(line: Line, indent: str) -> str:
+    """Return the text of a line; a comment in place of a setting whose value is unknown."""
+    if isinstance(line, str):
+        return line
+    if isinstance(line, Block):
+        return f"{line.head} {{\n{write_lines(line.lines, indent + '    ')}{indent}}}"
+    fact = line.fact
+    if not fact.value:
+        return f"# {line.head}: unknown: {fact.why}"
+    text = f"{line.head:<12} {fact.value}"
+    return f"{text:<{_WIDTH - len(indent)}} # {'' if fact.is_sure else '? '}{fact.why}" if fact.why else text

@@ -13,7 +13,7 @@ import numpy as np
 from dliosim.analyze.arrays import Bools
 from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.data_files import DataFiles, list_data_files
-from dliosim.analyze.infer.facts import Fact, Line, Setting, write_lines
+from dliosim.analyze.infer.facts import Block, Fact, Line, Setting
 from dliosim.analyze.infer.loops import LoopFacts, list_loops
 from dliosim.analyze.infer.reads import count_at_once, group_rows
 from dliosim.analyze.infer.saves import SaveFacts, list_saves
@@ -67,11 +67,6 @@ class InferredPattern:
     work: Work  #: what the trace did
     ranks: int  #: ranks of the trace
     makes_data: bool  #: the trace has writes that made data sets
-
-    @property
-    def text(self) -> str:
-        """Its text."""
-        return write_lines(self.lines)
 
 
 def infer_pattern(view: View, keep_names: bool = False) -> InferredPattern:
@@ -182,20 +177,15 @@ def _list_lines(
         if keep_names:
             yield f"# {count(len(data.paths), 'file')}, from {printable(data.paths[0])}"
             yield from (f"# to {printable(path)}" for path in data.paths[1:][-1:])
-        yield f"dataset {names[id(data)]} {{"
         facts = _describe_files(data, f"NAME/{names[id(data)]}")
         if are_sums and not data.is_whole:
             why = f"{facts['samples'].why}, if the epochs are right"
             facts["samples"] = replace(facts["samples"], why=why, is_sure=False)
-        yield from (Setting(head, fact) for head, fact in facts.items())
-        yield "}"
+        yield Block(f"dataset {names[id(data)]}", [Setting(*each) for each in facts.items()])
     for one in saves:
-        yield ""
-        yield f"checkpoint {names[id(one)]} {{"
-        yield from (Setting("part", fact) for fact in one.parts)
-        yield from (Setting(head, fact) for head, fact in one.facts.items())
-        yield Setting("path", Fact(f'"NAME/{names[id(one)]}"', ""))
-        yield "}"
+        path = "path", Fact(f'"NAME/{names[id(one)]}"', "")
+        each = [*(("part", fact) for fact in one.parts), *one.facts.items(), path]
+        yield from ("", Block(f"checkpoint {names[id(one)]}", [Setting(*setting) for setting in each]))
     yield ""
     made_of = {id(loop): made for loop in loops if (made := _find_converted(view, loop, datasets)) is not None}
     converted = {id(data) for data in made_of.values()}
@@ -210,13 +200,11 @@ def _list_lines(
             yield from ("", f"convert {names[id(loop.data)]} to {names[id(made_of[id(loop)])]}")
         elif id(loop) not in inner:
             kind = "infer" if "requests" in loop.facts else "train"
-            yield from ("", f"{kind}{f' loop{number}' if number > 1 else ''} {{")
-            yield from _list_settings(loop, names)
-            yield from _list_cadences(saves if loop is main else (), names)
-            evaluations = [(at, other) for at, other in enumerate(loops, 1) if inner.get(id(other)) is loop]
-            for at, other in evaluations:
-                yield from _list_evaluation(f"loop{at}", other, loop, names)
-            yield "}"
+            lines: list[Line] = [*_list_settings(loop, names), *_list_cadences(saves if loop is main else (), names)]
+            for at, other in enumerate(loops, 1):
+                if inner.get(id(other)) is loop:
+                    lines += _list_evaluation(f"loop{at}", other, loop, names)
+            yield from ("", Block(f"{kind} loop{number}" if number > 1 else kind, lines))
     for one in saves:
         if not one.cadence or one.restores:
             yield ""
@@ -235,11 +223,10 @@ def _list_evaluation(name: str, one: LoopFacts, outer: LoopFacts, names: Mapping
     """Yield the lines of a loop between the epochs of another."""
     every = max(round(outer.epochs / max(one.epochs, 1)), 1)
     if outer.epochs != every * one.epochs:
-        yield f"    # ? {count(one.epochs, 'evaluation')} in {count(outer.epochs, 'epoch')}"
-    yield f"    evaluate {name} every {count(every, 'epoch')} {{"
+        yield f"# ? {count(one.epochs, 'evaluation')} in {count(outer.epochs, 'epoch')}"
     facts = {head: fact for head, fact in one.facts.items() if head != "epochs"}
-    yield from (replace(line, indent=8) for line in _list_settings(replace(one, facts=facts), names))
-    yield "    }"
+    settings = [*_list_settings(replace(one, facts=facts), names)]
+    yield Block(f"evaluate {name} every {count(every, 'epoch')}", settings)
 
 
 def _list_saves(one: SaveFacts, name: str) -> Iterator[Line]:
@@ -247,9 +234,9 @@ def _list_saves(one: SaveFacts, name: str) -> Iterator[Line]:
     if not one.cadence:
         yield from _repeat([f"save {name}"], one.saves)
     if one.restores:
-        everything = ["    reads everything", "}"] if one.reads_everything else []
-        doubt = [f"# ? {one.restore_doubt}"] if one.restore_doubt else []
-        yield from _repeat([*doubt, f"restore {name}{' {' * bool(everything)}", *everything], one.restores)
+        head, doubt = f"restore {name}", [f"# ? {one.restore_doubt}"] if one.restore_doubt else []
+        restore: Line = Block(head, ["reads everything"]) if one.reads_everything else head
+        yield from _repeat([*doubt, restore], one.restores)
 
 
 def _find_converted(view: View, loop: LoopFacts, datasets: Sequence[DataFiles]) -> DataFiles | None:
@@ -272,8 +259,8 @@ def _are_on(view: View, paths: Iterable[str]) -> Bools:
     return found
 
 
-def _repeat(lines: Sequence[str], times: int) -> Iterator[str]:
-    yield from [f"repeat {times} {{", *(f"    {line}" for line in lines), "}"] if times > 1 else lines
+def _repeat(lines: Sequence[Line], times: int) -> Sequence[Line]:
+    return [Block(f"repeat {times}", lines)] if times > 1 else lines
 
 
 def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:

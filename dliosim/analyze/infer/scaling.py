@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
-from dliosim.analyze.infer.facts import Fact, Line, Setting
+from dliosim.analyze.infer.facts import Block, Fact, Line, Setting, list_settings
 from dliosim.errors import TraceError
 from dliosim.units import SIZES, TIMES, format_bytes, format_seconds
 
@@ -30,79 +30,67 @@ def merge_lines(patterns: Mapping[int, Sequence[Line]]) -> list[Line]:
     in all runs, is a guess. Raises TraceError if the runs have different blocks.
     """
     patterns = dict(sorted(patterns.items()))
-    most = max(patterns)
-    facts = [dict(_list_facts(lines)) for lines in patterns.values()]
-    heads = [[line for line in lines if isinstance(line, str) and line.endswith("{")] for lines in patterns.values()]
-    for ranks, each in zip(patterns, heads, strict=True):
-        if list(map(_name_block, each)) != list(map(_name_block, heads[-1])):
-            raise TraceError(
-                f"the runs on {most} and {ranks} ranks have different data sets, checkpoints or loops: "
-                "they did different things, so each needs a pattern of its own"
-            )
-    merged: list[Line] = []
-    for line in _add_missing(patterns[most], facts):
-        if isinstance(line, tuple):
-            values = [one.get(line, Fact("", "")) for one in facts]
-            merged.append(Setting(line[-2], _merge_facts(values[-1], values, list(patterns)), 4 * (len(line) - 2)))
-        else:
-            merged.append(line)
-    times = [[int(number) for number in re.findall(r"(?m)^repeat (\d+) {", "\n".join(each))] for each in heads]
+    merged = list(_merge_blocks(list(patterns.values()), list(patterns)))
+    heads = ([line.head for line in lines if isinstance(line, Block)] for lines in patterns.values())
+    times = [re.findall(r"(?m)^repeat (\d+)$", "\n".join(each)) for each in heads]
     if any(each != times[-1] for each in times):
-        shown = "; ".join(", ".join(map(str, each)) for each in times)
-        merged.append(f"# ? `repeat` is that of {most} ranks: {shown} on {', '.join(map(str, patterns))} ranks")
+        shown = "; ".join(map(", ".join, times))
+        merged.append(
+            f"# ? `repeat` is that of {max(patterns)} ranks: {shown} on {', '.join(map(str, patterns))} ranks"
+        )
     return merged
+
+
+def _merge_blocks(runs: Sequence[Sequence[Line]], ranks: Sequence[int]) -> Iterator[Line]:
+    """Yield the lines of a block, or of all, as those of the last run; at its end what it has in other runs alone."""
+    blocks = [[line for line in lines if isinstance(line, Block)] for lines in runs]
+    # The number of a `repeat` is a value.
+    heads = [[re.sub(r"repeat \d+", "repeat", block.head) for block in each] for each in blocks]
+    if other := next((many for many, each in zip(ranks, heads, strict=True) if each != heads[-1]), None):
+        raise TraceError(
+            f"the runs on {max(ranks)} and {other} ranks have different data sets, checkpoints or loops: "
+            "they did different things, so each needs a pattern of its own"
+        )
+    facts, same_blocks = [dict(_number_settings(lines)) for lines in runs], zip(*blocks, strict=True)
+
+    def merge(key: tuple[str, int]) -> Setting:
+        values = [one.get(key, Fact("", "")) for one in facts]
+        return Setting(key[0], _merge_facts(values[-1], values, ranks))
+
+    own = iter(facts[-1])
+    for line in runs[-1]:
+        if isinstance(line, Block):
+            yield Block(line.head, [*_merge_blocks([block.lines for block in next(same_blocks)], ranks)])
+        else:
+            yield line if isinstance(line, str) else merge(next(own))
+    yield from map(merge, dict.fromkeys(key for each in facts for key in each if key not in facts[-1]))
+
+
+def _number_settings(lines: Sequence[Line]) -> Iterator[tuple[tuple[str, int], Fact]]:
+    """Yield the head of each setting and how many of that head are before it in its block, and its fact."""
+    times = Counter[str]()
+    for line in lines:
+        if isinstance(line, Setting):
+            yield (line.head, times[line.head]), line.fact
+            times[line.head] += 1
 
 
 def add_scale(lines: Sequence[Line]) -> Iterator[Line]:
     """Yield the lines of a pattern of one run, with a parameter that multiplies the samples and files of its data."""
-    has_data = any(isinstance(line, Setting) and line.head == "samples" for line in lines)
-    for line in lines:
-        if isinstance(line, Setting) and line.head in ("samples", "layout"):
-            scaled = re.sub(r"^(\d+)", r"ceil(\1 * $scale)", line.fact.value)
-            yield replace(line, fact=replace(line.fact, value=scaled))
-        else:
-            yield line
+    has_data = any(one.head == "samples" for one in list_settings(lines))
+    for line in map(_scale_data, lines):
+        yield line
         if has_data and isinstance(line, str) and line.startswith("workload"):
             yield from ("", 'param scale = 1 "multiplies samples and files; one run does not show what grows: a guess"')
 
 
-def _list_facts(lines: Sequence[Line]) -> Iterator[tuple[tuple[str, ...], Fact]]:
-    """Yield the key of each setting: the blocks around it, its head, and how many of that head are before it there."""
-    blocks: list[str] = []
-    times = Counter[tuple[str, ...]]()
-    for line in lines:
-        if isinstance(line, Setting):
-            key = (*blocks, line.head)
-            yield (*key, str(times[key])), line.fact
-            times[key] += 1
-        elif line.endswith("{"):
-            blocks.append(_name_block(line))
-        elif line.strip() == "}":
-            blocks.pop()
-
-
-def _add_missing(
-    lines: Sequence[Line], facts: Sequence[Mapping[tuple[str, ...], Fact]]
-) -> Iterator[str | tuple[str, ...]]:
-    """Yield the lines of a run, with keys in place of settings; a block ends with what it has in other runs alone."""
-    own = iter(list(dict(_list_facts(lines))))
-    others = [key for each in facts for key in each if key not in facts[-1]]
-    blocks: list[str] = []
-    for line in lines:
-        if isinstance(line, Setting):
-            yield next(own)
-            continue
-        if line.strip() == "}":
-            yield from dict.fromkeys(key for key in others if list(key[:-2]) == blocks)
-            blocks.pop()
-        elif line.endswith("{"):
-            blocks.append(_name_block(line))
-        yield line
-
-
-def _name_block(line: str) -> str:
-    """Return the first line of a block without the number of a `repeat`, which is a value."""
-    return re.sub(r"repeat \d+", "repeat", line)
+def _scale_data(line: Line) -> Line:
+    if isinstance(line, Block):
+        return replace(line, lines=[*map(_scale_data, line.lines)])
+    if isinstance(line, str) or line.head not in ("samples", "layout"):
+        return line
+    scaled = re.sub(r"^(\d+)", r"ceil(\1 * $scale)", line.fact.value)
+    return replace(line, fact=replace(line.fact, value=scaled))
 
 
 def _merge_facts(known: Fact, facts: Sequence[Fact], ranks: Sequence[int]) -> Fact:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.analyze.figures.view import View
-from dliosim.analyze.infer.facts import Setting
+from dliosim.analyze.infer.facts import list_settings, write_lines
 from dliosim.analyze.infer.pattern import InferredPattern, explain_work, infer_pattern
 from dliosim.analyze.read.darshan.counters import LogTrace
 from dliosim.errors import TraceError
@@ -29,7 +29,7 @@ def infer(rows: Sequence[Row], **more: object) -> InferredPattern:
 
 def compiled(made: InferredPattern, place: Path) -> Workload:
     file = place / "made.dlio"
-    file.write_text(made.text.replace("NAME", "made"))
+    file.write_text(write_lines(made.lines).replace("NAME", "made"))
     return compile_pattern(file, [], Job(made.ranks))[0]
 
 
@@ -38,7 +38,7 @@ def first_loop(made: InferredPattern, place: Path) -> Loop:
 
 
 def line_of(made: InferredPattern, head: str) -> str:
-    return next(line for line in made.text.splitlines() if line.split()[:1] == [head])
+    return next(line for line in write_lines(made.lines).splitlines() if line.split()[:1] == [head])
 
 
 def epoch(begin: int, duration: int, process: int = 0, **more: object) -> Row:
@@ -155,8 +155,8 @@ def test_gaps_between_batches_show_them_without_steps(tmp_path: Path) -> None:
 
 def test_without_steps_and_gaps_the_batch_is_unknown() -> None:
     made = infer(read_files(40, gap=0))
-    assert "# batch: unknown: " in made.text
-    assert sum(isinstance(line, Setting) and not line.fact.is_sure for line in made.lines) >= 2
+    assert "# batch: unknown: " in write_lines(made.lines)
+    assert sum(not one.fact.is_sure for one in list_settings(made.lines)) >= 2
 
 
 def test_threads_that_read_at_a_time_are_readers(tmp_path: Path) -> None:
@@ -296,13 +296,13 @@ def test_a_trace_that_does_not_tell_its_job_is_refused(rows: list[Row], more: di
 
 def test_no_name_of_a_file_is_in_a_pattern() -> None:
     made = infer([*long_steps(3), *save_at(4, (0,), file="/home/someone/secret{step}/w.pt")])
-    assert "secret" not in made.text and "someone" not in made.text
+    assert "secret" not in write_lines(made.lines) and "someone" not in write_lines(made.lines)
 
 
 def test_names_that_are_kept_are_in_comments(tmp_path: Path) -> None:
     rows = [read(number * MS, MS // 2, f"/d/a\n}}\x1b[1m{number:03d}.npz", 0, 9000 + number) for number in range(9)]
     made = infer_pattern(view(rows), keep_names=True)
-    assert made.text.count("/d/a") == 2
+    assert write_lines(made.lines).count("/d/a") == 2
     compiled(made, tmp_path)
 
 
@@ -341,8 +341,8 @@ def test_any_calls_give_a_pattern_or_a_refusal(rows: list[Row]) -> None:
         made = infer(rows)
     except TraceError:
         return
-    assert all(line.isprintable() for line in made.text.split("\n"))
-    assert not any(line.startswith("q") for line in made.text.splitlines())
+    assert all(line.isprintable() for line in write_lines(made.lines).split("\n"))
+    assert not any(line.startswith("q") for line in write_lines(made.lines).splitlines())
 
 
 def images(classes: int, each: int) -> list[Row]:
@@ -373,8 +373,11 @@ def test_two_data_sets_that_are_read_in_turn_do_not_compute_twice() -> None:
         )
     ]
     made = infer(rows)
-    assert [line.split()[1] for line in made.text.splitlines() if line.split()[:1] == ["compute"]] == ["30", "0"]
-    assert "# ? read between the steps of the first loop" in made.text
+    assert [line.split()[1] for line in write_lines(made.lines).splitlines() if line.split()[:1] == ["compute"]] == [
+        "30",
+        "0",
+    ]
+    assert "# ? read between the steps of the first loop" in write_lines(made.lines)
 
 
 def test_workers_that_read_in_order_do_not_shuffle(tmp_path: Path) -> None:
@@ -427,7 +430,7 @@ def test_how_many_saves_are_kept(deleted: tuple[int, ...], file: str, keep: int,
 
 def test_saves_that_no_call_deletes_may_be_kept() -> None:
     made = infer([*long_steps(1), *(row for step in (2, 4, 6) for row in save_at(step, (0,)))])
-    assert "# keep: unknown" in made.text
+    assert "# keep: unknown" in write_lines(made.lines)
 
 
 def shuffled_files(ranks: int, epochs: int, files: int = 24) -> list[Row]:
@@ -492,7 +495,7 @@ def test_how_much_of_a_save_each_rank_restores(others: int, everything: bool, do
             rows += [read(2000 * MS, MS, f"/ckpt/step8/{file}.pt", 0, size, process=rank)] if size else []
     made = infer(rows)
     (restore,) = (verb for verb in compiled(made, tmp_path).verbs if isinstance(verb, Restore))
-    assert (restore.everything, " were read: " in made.text) == (everything, doubt)
+    assert (restore.everything, " were read: " in write_lines(made.lines)) == (everything, doubt)
 
 
 def test_what_all_ranks_read_is_read_once_by_each(tmp_path: Path) -> None:
@@ -748,19 +751,19 @@ def test_evaluations_have_no_evaluations_of_their_own() -> None:
                 at = begun + step * 10 * MS
                 rows += [read(at, MS, f"/{folder}/{step:03d}.npz", 0, 9000), compute(at + 2 * MS, 3 * MS)]
     made = infer(rows)
-    assert len([line for line in made.text.splitlines() if line.startswith("    evaluate")]) == 2
+    assert len([line for line in write_lines(made.lines).splitlines() if line.startswith("    evaluate")]) == 2
 
 
 @pytest.mark.parametrize(("steps", "is_sure"), [((3, 7, 8), False), ((2, 4, 6, 8), True)])
 def test_saves_at_unequal_intervals_are_marked(steps: tuple[int, ...], is_sure: bool) -> None:
     rows = [*long_steps(2), *(row for step in steps for row in save_at(step, (0,)))]
-    line = next(line for line in infer(rows).text.splitlines() if line.startswith("    checkpoint"))
+    line = next(line for line in write_lines(infer(rows).lines).splitlines() if line.startswith("    checkpoint"))
     assert ("# ?" not in line) == is_sure
 
 
 def test_an_order_backwards_is_a_guess() -> None:
     made = infer(steps_of([range(47, -1, -1)], 4, epochs=2))
-    assert "# ?" in line_of(made, "shuffle") and "backwards" in made.text
+    assert "# ?" in line_of(made, "shuffle") and "backwards" in write_lines(made.lines)
 
 
 def test_files_that_are_read_in_turn_are_in_no_sure_order() -> None:
@@ -798,7 +801,7 @@ def test_a_part_of_a_run_is_not_its_job(part: str) -> None:
 def test_restores_of_several_saves_are_said() -> None:
     rows = [*long_steps(1), *(row for step in (2, 4) for row in save_at(step, (0,)))]
     rows += [read(2000 * MS * step, MS, f"/ckpt/step{step}/0.pt", 0, 30_000) for step in (2, 4)]
-    assert "# ? files of several saves were read" in infer(rows).text
+    assert "# ? files of several saves were read" in write_lines(infer(rows).lines)
 
 
 def copies_of_tokens(steps: int, many: int = 2, stride: int = 2048, item: int = 2) -> list[Row]:
@@ -817,7 +820,7 @@ def test_samples_that_share_a_token_with_the_next_one_are_counted_in_doubt(tmp_p
     (data,) = compiled(made, tmp_path).datasets
     assert (data.samples, data.constant_size, first_loop(made, tmp_path).batch) == (64, 2050, 2)
     assert all("# ?" in line_of(made, head) for head in ("samples", "size"))
-    assert "# shuffle: unknown" in made.text
+    assert "# shuffle: unknown" in write_lines(made.lines)
 
 
 def requests_of(ranks: int, samples: int, requests: int) -> list[Row]:

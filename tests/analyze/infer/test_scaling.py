@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from dliosim.analyze.infer.facts import Fact, Line, Setting
+from dliosim.analyze.infer.facts import Block, Fact, Line, Setting, list_settings
 from dliosim.analyze.infer.scaling import add_scale, merge_lines
 from dliosim.errors import TraceError
 
 
-def lines_of(*settings: tuple[str, str], head: str = "train {") -> list[Line]:
-    return [head, *(Setting(name, Fact(value, "seen")) for name, value in settings), "}"]
+def lines_of(*settings: tuple[str, str], head: str = "train") -> list[Line]:
+    return [Block(head, [Setting(name, Fact(value, "seen")) for name, value in settings])]
 
 
 def merge(**values: str) -> Fact:
     """Merge one setting; the names of values are `on` and the ranks."""
     merged = merge_lines({int(name[2:]): lines_of(("samples", value)) for name, value in values.items()})
-    (setting,) = (line for line in merged if isinstance(line, Setting))
+    (setting,) = list_settings(merged)
     return setting.fact
 
 
@@ -58,22 +58,20 @@ def test_three_runs_must_agree() -> None:
 
 
 def test_a_guess_in_one_run_is_a_guess_in_all() -> None:
-    sure, guess = lines_of(("batch", "4 per rank")), ["train {", Setting("batch", Fact("4 per rank", "", False)), "}"]
+    sure, guess = lines_of(("batch", "4 per rank")), [Block("train", [Setting("batch", Fact("4 per rank", "", False))])]
     for runs in ({1: sure, 2: guess}, {1: guess, 2: sure}):
-        (setting,) = (line for line in merge_lines(runs) if isinstance(line, Setting))
+        (setting,) = list_settings(merge_lines(runs))
         assert not setting.fact.is_sure
 
 
 def test_settings_of_different_blocks_are_different() -> None:
-    runs = {
-        ranks: [*lines_of(("size", f"{ranks} kB")), *lines_of(("size", "7 kB"), head="infer {")] for ranks in (1, 2)
-    }
-    assert [line.fact.value for line in merge_lines(runs) if isinstance(line, Setting)] == ["1 kB * $ranks", "7 kB"]
+    runs = {ranks: [*lines_of(("size", f"{ranks} kB")), *lines_of(("size", "7 kB"), head="infer")] for ranks in (1, 2)}
+    assert [one.fact.value for one in list_settings(merge_lines(runs))] == ["1 kB * $ranks", "7 kB"]
 
 
 def test_runs_with_different_blocks_are_refused() -> None:
     with pytest.raises(TraceError, match="the runs on 2 and 1 ranks have different"):
-        merge_lines({1: lines_of(("size", "1 kB")), 2: lines_of(("size", "2 kB"), head="infer {")})
+        merge_lines({1: lines_of(("size", "1 kB")), 2: lines_of(("size", "2 kB"), head="infer")})
 
 
 def test_settings_of_one_head_in_a_block_are_kept_in_their_order() -> None:
@@ -81,7 +79,7 @@ def test_settings_of_one_head_in_a_block_are_kept_in_their_order() -> None:
         ranks: lines_of(("checkpoint", f"model every {2 * ranks} steps"), ("checkpoint", "model2 every 5 epochs"))
         for ranks in (1, 2)
     }
-    assert [line.fact.value for line in merge_lines(runs) if isinstance(line, Setting)] == [
+    assert [one.fact.value for one in list_settings(merge_lines(runs))] == [
         "model every 2 * $ranks steps",
         "model2 every 5 epochs",
     ]
@@ -89,15 +87,14 @@ def test_settings_of_one_head_in_a_block_are_kept_in_their_order() -> None:
 
 def test_a_setting_that_the_run_on_most_ranks_does_not_have_is_unknown() -> None:
     merged = merge_lines({1: lines_of(("batch", "4"), ("last batch", "keep")), 2: lines_of(("batch", "4"))})
-    (_, last) = (line for line in merged if isinstance(line, Setting))
+    (_, last) = list_settings(merged)
     assert (last.head, last.fact.value, last.fact.is_sure) == ("last batch", "", False)
     assert "keep" in last.fact.why
-    assert merged[-1] == "}"
 
 
 def test_comments_are_no_blocks_and_other_repeats_are_said() -> None:
-    few: list[Line] = ["repeat 3 {", "    save model", "}"]
-    many: list[Line] = ["# ? 3 MB were read", "repeat 9 {", "    save model", "}"]
+    few: list[Line] = [Block("repeat 3", ["save model"])]
+    many: list[Line] = ["# ? 3 MB were read", Block("repeat 9", ["save model"])]
     merged = merge_lines({2: few, 4: many})
     assert merged[:-1] == many
     assert "3; 9 on 2, 4 ranks" in str(merged[-1])
@@ -118,12 +115,13 @@ def test_distributions_that_were_fitted_to_each_run_are_not_all_in_the_comment()
 
 
 def test_a_parameter_multiplies_samples_and_files_of_one_run() -> None:
-    lines: list[Line] = ["workload NAME", "dataset data {"]
-    lines += [Setting("samples", Fact("60", "read", False)), Setting("layout", Fact("6 files in 3 folders", "")), "}"]
+    facts = {"samples": Fact("60", "read", False), "layout": Fact("6 files in 3 folders", "")}
+    lines: list[Line] = ["workload NAME", Block("dataset data", [Setting(*each) for each in facts.items()])]
     scaled = list(add_scale(lines))
-    assert [line.fact for line in scaled if isinstance(line, Setting)] == [
+    assert [one.fact for one in list_settings(scaled)] == [
         Fact("ceil(60 * $scale)", "read", False),
         Fact("ceil(6 * $scale) files in 3 folders", ""),
     ]
     assert [line for line in scaled if isinstance(line, str) and line.startswith("param scale = 1 ")]
-    assert list(add_scale(["workload NAME", "checkpoint model {", "}"])) == ["workload NAME", "checkpoint model {", "}"]
+    unscaled: list[Line] = ["workload NAME", Block("checkpoint model", [])]
+    assert list(add_scale(unscaled)) == unscaled

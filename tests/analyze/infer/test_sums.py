@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.analyze.figures.view import View
-from dliosim.analyze.infer.facts import Fact, Setting
+from dliosim.analyze.infer.facts import Fact, list_settings, write_lines
 from dliosim.analyze.infer.pattern import explain_work, infer_pattern
 from dliosim.analyze.infer.sums import spread_sums
 from dliosim.analyze.read.darshan.counters import FileCounters, LogTrace
@@ -51,20 +51,20 @@ def test_files_that_ranks_read_whole_three_times(tmp_path: Path) -> None:
     rows = [read_of(f"/d/{file:03d}.npz", file % 2, 40_000, 1, passes=3) for file in range(20)]
     made = infer_pattern(View(log_of(rows, ranks=2)))
     file = tmp_path / "made.dlio"
-    file.write_text(made.text.replace("NAME", "made"))
+    file.write_text(write_lines(made.lines).replace("NAME", "made"))
     workload = compile_pattern(file, [], Job(2))[0]
     (data,), (loop,) = workload.datasets, loops_of(workload.verbs)
     assert (data.samples, data.constant_size, data.layout.kind) == (20, 40_000, "file per sample")
     assert loop.epochs == 3
     assert explain_work(made.work, workload) == {"bytes": 1.0, "calls": 1.0, "files": 1.0}
-    unsure = {line.head for line in made.lines if isinstance(line, Setting) and not line.fact.is_sure}
+    unsure = {one.head for one in list_settings(made.lines) if not one.fact.is_sure}
     assert unsure >= {"batch", "shuffle", "readers", "compute", "sync"}
 
 
 def test_a_file_that_all_ranks_read_together_in_calls_of_one_size(tmp_path: Path) -> None:
     made = infer_pattern(View(log_of([read_of("/d/all", -1, 6_000_000, 6000)], ranks=3)))
     file = tmp_path / "made.dlio"
-    file.write_text(made.text.replace("NAME", "made"))
+    file.write_text(write_lines(made.lines).replace("NAME", "made"))
     (data,) = compile_pattern(file, [], Job(3))[0].datasets
     assert (data.samples, data.constant_size, data.layout.kind) == (6000, 1000, "shared file")
     assert made.ranks == 3
@@ -73,9 +73,8 @@ def test_a_file_that_all_ranks_read_together_in_calls_of_one_size(tmp_path: Path
 def facts_of(log: LogTrace) -> dict[str, Fact]:
     """Return the facts of the first block that has each."""
     found: dict[str, Fact] = {}
-    for line in infer_pattern(View(log)).lines:
-        if isinstance(line, Setting):
-            found.setdefault(line.head, line.fact)
+    for one in list_settings(infer_pattern(View(log)).lines):
+        found.setdefault(one.head, one.fact)
     return found
 
 
@@ -133,7 +132,7 @@ def test_what_was_written_by_one_rank_is_a_checkpoint_of_it(tmp_path: Path) -> N
     saved = {"file": "/d/ckpt/a.pt", "rank": 0, "OPENS": 1, "WRITES": 8, "BYTES_WRITTEN": 8_000_000, "FSYNCS": 1}
     made = infer_pattern(View(log_of([saved | {"MAX_BYTE_WRITTEN": 7_999_999}], ranks=4)))
     file = tmp_path / "made.dlio"
-    file.write_text(made.text.replace("NAME", "made"))
+    file.write_text(write_lines(made.lines).replace("NAME", "made"))
     (kept,) = compile_pattern(file, [], Job(4))[0].checkpoints
     assert kept.writers.kind == "rank"
     assert made.work.parts["save"] == (8_000_000, 8)
