@@ -12,24 +12,14 @@ import numpy as np
 from dliosim.errors import PlanError
 from dliosim.formats.protocols import Ints
 from dliosim.formats.registry import bind
-from dliosim.model import Dataset, Job, Workload
+from dliosim.model import Convert, Dataset, Job, Loop, Prepare, Restore, Save, Stage, Verb, Workload
 from dliosim.model.epoch_size import LARGEST_TABLE, find_shard, ranges_of_sample, steps_of_epoch
 from dliosim.model.expectation import GOAL, goals_of
-from dliosim.model.verbs import (
-    Convert,
-    Loop,
-    Prepare,
-    Restore,
-    Save,
-    Stage,
-    Verb,
-    count_due,
-    flatten_verbs,
-    list_saved_checkpoints,
-)
+from dliosim.model.verbs import count_due, flatten_verbs, list_saved_checkpoints
 from dliosim.plan.checkpoints.layout import state_files
-from dliosim.plan.forecast import checkpoint_footprint, forecast_types
+from dliosim.plan.forecast import checkpoint_footprint
 from dliosim.plan.forecast.epoch_statistics import PassRange, count_passes, unread_pass
+from dliosim.plan.forecast.forecast_types import Demand, Forecast, Listing, PhaseForecast, StateForecast, Storage
 from dliosim.plan.forecast.layout_forecast import (
     Placement,
     estimate_mean,
@@ -55,7 +45,7 @@ _STEPS = 4 * LARGEST_TABLE  # largest sum of the rows of one step of every loop
 _SUMMED = 1 << 24  # largest number of sizes that are summed for the offsets of samples in shared files
 
 
-def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyType({})) -> forecast_types.Forecast:
+def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyType({})) -> Forecast:
     """Plan a workload for its job without touching data; takes seconds for a workload of any size.
 
     `found` has the indexes of existing files: by `Dataset.found`, or by the digest of a prepared data set.
@@ -65,7 +55,7 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
         for dataset in workload.datasets
     }
     _check_step_rows(workload)
-    phases: list[forecast_types.PhaseForecast] = []
+    phases: list[PhaseForecast] = []
     most, fullest, staging = 0, 0, _staging_memory(workload, list_saved_checkpoints(workload.verbs))
     for verb, times in flatten_verbs(workload.verbs):
         made, needed = _forecast_verb(workload, placements, verb, times)
@@ -76,7 +66,7 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
         fullest = max(fullest, fullest_node(needed + staging, workload.job))
     index = sum(8 * (block_count(dataset) + 1) for dataset in workload.datasets if needs_totals(dataset))
     states = tuple(_forecast_states(workload, phases))
-    return forecast_types.Forecast(
+    return Forecast(
         workload.name,
         workload.digest(),
         workload.job.ranks,
@@ -90,7 +80,7 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
     )
 
 
-def _rank_memory(phase: forecast_types.PhaseForecast, workload: Workload) -> Ints:
+def _rank_memory(phase: PhaseForecast, workload: Workload) -> Ints:
     """Return the bytes of memory that each rank needs in a phase, int64 (ranks,), without staging buffers."""
     if phase.rank_memory is not None:
         return phase.rank_memory
@@ -114,7 +104,7 @@ def list_reads(
     epoch: int,
     loop: str | None = None,
     found: Mapping[str, tuple[DataIndex, Sequence[str]]] = MappingProxyType({}),
-) -> Iterator[forecast_types.Listing]:
+) -> Iterator[Listing]:
     """Return the reads of `rank` in `epoch` (from 0) of the first loop, or of the loop named, in blocks of steps.
 
     `found` is that of `forecast`, with the names of the files. Raises PlanError if there is no such loop, rank or
@@ -159,7 +149,7 @@ def list_reads(
     drawn = any(needs_totals(one) and one.samples > SUMS_OF_SAMPLES for one in dataset.members)
     at_once = _LISTED // BLOCK if drawn else _LISTED
     return (
-        forecast_types.Listing(
+        Listing(
             before_it + first + np.searchsorted(plan.step_start, np.arange(row, upto), side="right") - 1,
             plan.sample[row:upto] - first_samples[places.member_of_files(plan.file[row:upto])],
             [*file_names(plan.file[row:upto])],
@@ -227,7 +217,7 @@ def _loop_runs(verbs: tuple[Verb, ...]) -> Iterator[tuple[Loop, int]]:
 
 def _forecast_verb(
     workload: Workload, placements: dict[str, Placement], verb: Verb, times: int
-) -> tuple[list[forecast_types.PhaseForecast], Ints]:
+) -> tuple[list[PhaseForecast], Ints]:
     """Return the phases of one verb, and the bytes of memory that each rank needs for it; int64 (ranks,)."""
     if isinstance(verb, Loop):
         return _forecast_loop(workload, placements, verb, times, 1)
@@ -251,7 +241,7 @@ def _forecast_verb(
 
 def _forecast_loop(
     workload: Workload, placements: dict[str, Placement], loop: Loop, times: int, runs: int
-) -> tuple[list[forecast_types.PhaseForecast], Ints]:
+) -> tuple[list[PhaseForecast], Ints]:
     """Return the phases of a loop done `times` times, and the memory of each rank, int64 (ranks,).
 
     Each time it is done in `runs` runs that share its epochs.
@@ -304,7 +294,7 @@ def _memory_with_leaders(leader: RankMemory, job: Job) -> Ints:
     return needed
 
 
-def _label_stream_pass(phase: forecast_types.PhaseForecast, passes: int) -> forecast_types.PhaseForecast:
+def _label_stream_pass(phase: PhaseForecast, passes: int) -> PhaseForecast:
     """Return a pass that requests make: requests are one stream without epochs, planned as a whole."""
     when = f"pass {phase.first_epoch}"
     if phase.last_epoch != phase.first_epoch:
@@ -322,7 +312,12 @@ def _split_passes(loop: Loop, steps: int, runs: int) -> list[PassRange]:
     return [*made, PassRange(whole + 1, whole + 1, rest)] if rest else made
 
 
-def _storage_demand(loop: Loop, found: forecast_types.PhaseForecast, goal: float) -> forecast_types.Demand | None:
+def _time_to_read(compute: float, overlapped: bool, goal: float) -> float:
+    """Return the seconds in which a step's data must be read for the goal: during compute, or added to it."""
+    return compute / goal if overlapped else compute * (1 / goal - 1)
+
+
+def _storage_demand(loop: Loop, found: PhaseForecast, goal: float) -> Demand | None:
     """Return what storage must deliver for a loop; None if nothing says in which time."""
     if not found.steps or not loop.dataset:
         return None
@@ -333,17 +328,15 @@ def _storage_demand(loop: Loop, found: forecast_types.PhaseForecast, goal: float
     least = max(compute, processing / readers) if readers else compute + processing
     if loop.arrivals is not None:
         left = max(estimate_mean(loop.arrivals.gap) - least, 0.0)
-        return forecast_types.Demand(found.bytes.mean / found.steps, None, least, left, processing)
+        return Demand(found.bytes.mean / found.steps, None, least, left, processing)
     if not compute:
         return None
-    time = forecast_types.time_to_read(least, readers > 0, goal)
-    enough = 0 if compute >= goal * least else int(processing / forecast_types.time_to_read(compute, True, goal)) + 1
-    return forecast_types.Demand(found.bytes.mean / found.steps, goal, least, time, processing, enough)
+    time = _time_to_read(least, readers > 0, goal)
+    enough = 0 if compute >= goal * least else int(processing / _time_to_read(compute, True, goal)) + 1
+    return Demand(found.bytes.mean / found.steps, goal, least, time, processing, enough)
 
 
-def _forecast_states(
-    workload: Workload, phases: list[forecast_types.PhaseForecast]
-) -> Iterator[forecast_types.StateForecast]:
+def _forecast_states(workload: Workload, phases: list[PhaseForecast]) -> Iterator[StateForecast]:
     # The restores by which this job continues; to read what another job saved has another purpose.
     restores = [
         verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Restore) and verb.written_by is None
@@ -360,23 +353,23 @@ def _forecast_states(
 
 
 def _forecast_storage(
-    workload: Workload, phases: list[forecast_types.PhaseForecast], states: tuple[forecast_types.StateForecast, ...]
-) -> tuple[forecast_types.Storage, ...]:
+    workload: Workload, phases: list[PhaseForecast], states: tuple[StateForecast, ...]
+) -> tuple[Storage, ...]:
     """Return the space of data sets that are prepared, and of checkpoints that are saved."""
     prepared = {phase.name: phase.bytes for phase in phases if phase.verb in ("prepare", "convert") and not phase.when}
     made = []
     for name, size in prepared.items():
         dataset = workload.dataset(name)
         files = dataset.layout.files
-        made.append(forecast_types.Storage("dataset", name, dataset.root, size.total, files, 1, size.estimated))
+        made.append(Storage("dataset", name, dataset.root, size.total, files, 1, size.estimated))
         for suffix in bind(dataset).sidecars:
             total, estimated = sum_sidecars(dataset, suffix)
-            made.append(forecast_types.Storage("sidecar", f"{name}.{suffix}", dataset.root, total, files, 1, estimated))
+            made.append(Storage("sidecar", f"{name}.{suffix}", dataset.root, total, files, 1, estimated))
     copied = {one.name: one for one in phases if one.verb == "stage"}
     for verb in workload.stages():
         one, nodes = copied[verb.dataset], workload.job.nodes
         each, files = one.bytes.total / nodes, round(one.files.total / nodes)
-        made.append(forecast_types.Storage("copy", verb.dataset, verb.root, each, files, nodes, one.bytes.estimated))
+        made.append(Storage("copy", verb.dataset, verb.root, each, files, nodes, one.bytes.estimated))
     for state in states:
         made += checkpoint_footprint.storage_of(workload.checkpoint(state.checkpoint), state)
     return tuple(made)

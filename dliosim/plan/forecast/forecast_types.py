@@ -12,11 +12,6 @@ from numpy.typing import NDArray
 from dliosim.plan.forecast.rank_memory import RankMemory
 
 
-def time_to_read(compute: float, overlapped: bool, goal: float) -> float:
-    """Return the seconds in which a step's data must be read for the goal: during compute, or added to it."""
-    return compute / goal if overlapped else compute * (1 / goal - 1)
-
-
 @dataclass(frozen=True, slots=True)
 class RankSpread:
     """A figure per rank, summarised over all ranks."""
