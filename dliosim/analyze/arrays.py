@@ -49,6 +49,13 @@ def sort_groups(keys: NDArray[Any]) -> tuple[Ints, Ints]:
     return order, np.flatnonzero(find_starts(keys[order]))
 
 
+def group_rows(keys: NDArray[Any]) -> Iterator[tuple[int, Ints]]:
+    """Yield each key and its rows, in order."""
+    order, starts = sort_groups(keys)
+    for rows in np.split(order, starts[1:]) if len(order) else ():
+        yield int(keys[rows[0]]), rows
+
+
 def quantiles(values: Ints, *shares: float) -> list[float]:
     """Return the value that each share of the values does not exceed: the ceil(share * n)-th smallest."""
     return [float(value) for value in np.quantile(values, shares, method="inverted_cdf")]
@@ -65,6 +72,21 @@ class Intervals:
     def length(self) -> int:
         """Length of all together, ns."""
         return int((self.end - self.begin).sum())
+
+    def intersect(self, other: Intervals) -> Intervals:
+        """Return the times that are in both."""
+        times = np.concatenate([self.begin, other.begin, self.end, other.end])
+        steps = np.repeat([1, -1], len(times) // 2)
+        order = np.argsort(times, kind="stable")
+        is_both = np.cumsum(steps[order]) == 2
+        return merge_intervals(times[order][is_both], np.append(times[order][1:], 0)[is_both])
+
+    def contains(self, times: Ints) -> Bools:
+        """Return which times are inside of an interval; (n,)."""
+        if not len(self.begin):
+            return np.zeros(len(times), np.bool_)
+        at = np.searchsorted(self.begin, times, "right") - 1
+        return (at >= 0) & (times < self.end[at])
 
 
 NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -90,28 +112,6 @@ def unite_intervals(*parts: Intervals) -> Intervals:
     if len(some) < 2:
         return some[0] if some else NOTHING
     return merge_intervals(np.concatenate([one.begin for one in some]), np.concatenate([one.end for one in some]))
-
-
-def intersect_intervals(one: Intervals, other: Intervals) -> Intervals:
-    """Return the times that are in both."""
-    times = np.concatenate([one.begin, other.begin, one.end, other.end])
-    steps = np.repeat([1, -1], len(times) // 2)
-    order = np.argsort(times, kind="stable")
-    is_both = np.cumsum(steps[order]) == 2
-    return merge_intervals(times[order][is_both], np.append(times[order][1:], 0)[is_both])
-
-
-def overlap_length(one: Intervals, other: Intervals) -> int:
-    """Return how long both last at the same time, ns."""
-    return one.length + other.length - unite_intervals(one, other).length
-
-
-def find_inside(intervals: Intervals, times: Ints) -> Bools:
-    """Return which times are inside of an interval; (n,)."""
-    if not len(intervals.begin):
-        return np.zeros(len(times), np.bool_)
-    at = np.searchsorted(intervals.begin, times, "right") - 1
-    return (at >= 0) & (times < intervals.end[at])
 
 
 def spread_amounts(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.analyze.arrays import Intervals, find_inside, merge_intervals, overlap_length, spread_amounts
+from dliosim.analyze.arrays import Intervals, merge_intervals, spread_amounts
 
 pairs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=12)
 
@@ -31,12 +31,12 @@ def test_a_union_has_each_point_once_in_order_and_without_touching(some: list[tu
 
 @given(pairs, pairs)
 def test_an_overlap_has_the_points_of_both(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
-    assert overlap_length(merged(one), merged(other)) == len(points(one) & points(other))
+    assert merged(one).intersect(merged(other)).length == len(points(one) & points(other))
 
 
 @given(pairs, st.lists(st.integers(-2, 60), max_size=8))
 def test_times_are_inside_where_a_point_is(some: list[tuple[int, int]], times: list[int]) -> None:
-    assert find_inside(merged(some), np.array(times, np.int64)).tolist() == [one in points(some) for one in times]
+    assert merged(some).contains(np.array(times, np.int64)).tolist() == [one in points(some) for one in times]
 
 
 amounts = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 99), st.integers(0, 2)), max_size=8)

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.arrays import Bools, Ints, overlap_length, quantiles, sort_groups, unite_intervals
+from dliosim.analyze.arrays import Bools, Ints, group_rows, quantiles, unite_intervals
 from dliosim.analyze.figures.view import METADATA, PURPOSES, View
 from dliosim.trace.events import KINDS, LAYERS
 
@@ -45,10 +45,8 @@ class Function:
 def list_functions(view: View) -> tuple[Function, ...]:
     """Return all functions, those that took longest first."""
     events = view.events
-    key = events.name.astype(np.int32) * len(LAYERS) + events.layer
-    order, starts = sort_groups(key)
     found = []
-    for rows in np.split(order, starts[1:]) if len(order) else ():
+    for _, rows in group_rows(events.name.astype(np.int32) * len(LAYERS) + events.layer):
         first = rows[0]
         durations, moved = events.duration[rows], events.moved[rows]
         times = (time / 1e9 for time in quantiles(durations, 0.5, 0.99, 1.0))
@@ -169,7 +167,8 @@ def list_layers(view: View) -> tuple[Layer, ...]:
         moved = int(view.bytes[rows].sum())
         overlap = None
         if parent and sum(own) and sum(one.length for one in times[parent]):
-            overlap = sum(map(overlap_length, times[name], times[parent])) / sum(own)
+            both = zip(times[name], times[parent], strict=True)
+            overlap = sum(one.intersect(around).length for one, around in both) / sum(own)
         events, mean = int(np.count_nonzero(rows)), sum(own) / max(len(own), 1) / 1e9
         rate, bandwidth = (events / all_ranks, moved / all_ranks or None) if all_ranks else (None, None)
         found.append(Layer(name, parent, events, mean, rate, moved, bandwidth, overlap))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dliosim.analyze.arrays import Ints
 from dliosim.analyze.figures.view import METADATA, View
@@ -91,42 +94,27 @@ def _find_by_step(view: View) -> Straggler | None:
     whole = (end >= 0).all(axis=1)  # steps that each rank has
     if not whole.any():
         return None
-    return _compare(view, (end - begin[:, None])[whole])
-
-
-def _compare(view: View, times: Ints) -> Straggler:
-    """Return the straggler of `times`, (steps, ranks): since each step's first begin, ns."""
-    order = np.sort(times, axis=1)
-    last = np.argmax(times, axis=1)
-    lead = order[:, -1] - order[:, -2]
-    cost = np.bincount(last, lead, times.shape[1])
-    rank = int(np.argmax(cost))
-    own = last == rank
-    others = np.delete(times, rank, axis=1)
-    behind = times[own, rank] - np.median(others[own], axis=1)
-    mean = float(others.mean())
-    over = float(times[:, rank].mean()) / mean - 1 if mean > 0 else 0.0
-    return Straggler(
-        view.groups[rank],
-        "step",
-        len(times),
-        int(own.sum()),
-        float(behind.mean()) / 1e9 if own.any() else 0.0,
-        float(cost[rank]) / 1e9,
-        over,
-    )
+    return _compare(view.groups, (end - begin[:, None])[whole], "step", 1e9)
 
 
 def find_slowest(ranks: Sequence[Rank]) -> Straggler | None:
     """Return the rank with the longest I/O over the job; None for a single rank, or without I/O."""
-    if len(ranks) < 2:
-        return None
-    times = np.array([one.io for one in ranks])
-    rank = int(np.argmax(times))
-    others = np.delete(times, rank)
-    if not times[rank] > 0:
-        return None
+    times = np.array([[one.io for one in ranks]])
+    return _compare([one.name for one in ranks], times, "job", 1.0) if len(ranks) > 1 and times.max() > 0 else None
+
+
+def _compare(names: Sequence[str], times: NDArray[Any], by: str, second: float) -> Straggler:
+    """Return the straggler of `times`, (steps, ranks): since each step's first begin, `second` of them in a second."""
+    order = np.sort(times, axis=1)
+    last = np.argmax(times, axis=1)
+    lead = order[:, -1] - order[:, -2]
+    cost = np.bincount(last, lead, times.shape[1])
+    # Of ranks that cost as much, such as nothing, one that was last.
+    rank = max(range(len(names)), key=lambda one: (cost[one], np.count_nonzero(last == one)))
+    own = last == rank
+    others = np.delete(times, rank, axis=1)
+    behind = times[own, rank] - np.median(others[own], axis=1)
     mean = float(others.mean())
-    over = float(times[rank]) / mean - 1 if mean > 0 else float("inf")
-    behind = float(times[rank] - np.median(others))
-    return Straggler(ranks[rank].name, "job", 1, 1, behind, float(times[rank] - others.max()), over)
+    over = float(times[:, rank].mean()) / mean - 1 if mean > 0 else math.inf if times.any() else 0.0
+    amounts = float(behind.mean()) / second, float(cost[rank]) / second
+    return Straggler(names[rank], by, len(times), int(own.sum()), *amounts, over)

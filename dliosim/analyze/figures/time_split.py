@@ -8,15 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.arrays import (
-    Floats,
-    Intervals,
-    intersect_intervals,
-    merge_intervals,
-    overlap_length,
-    spread_amounts,
-    unite_intervals,
-)
+from dliosim.analyze.arrays import Floats, Intervals, merge_intervals, spread_amounts, unite_intervals
 from dliosim.analyze.figures.view import METADATA, View
 
 #: Kinds that keep a device busy, and those that write.
@@ -82,7 +74,7 @@ def _split_within(view: View, times: Sequence[Intervals], union: Intervals) -> T
     """Return the split of the times of each group, and of all together."""
     events = view.events
     parts = [
-        [intersect_intervals(*each) for each in zip(view.unite(rows), times, strict=True)]
+        [one.intersect(whole) for one, whole in zip(view.unite(rows), times, strict=True)]
         for rows in (view.operations, events.is_kind(*COMPUTE), view.operations & events.is_kind(*WRITES))
     ]
     ranks = [_split(*each) for each in zip(times, *parts, strict=True)]
@@ -106,7 +98,7 @@ def spread(values: Sequence[float], names: Sequence[str]) -> Spread:
 
 
 def _split(total: Intervals, io: Intervals, compute: Intervals, write: Intervals) -> Split:
-    both, written = overlap_length(io, compute), write.length - overlap_length(write, compute)
+    both, written = io.intersect(compute).length, write.length - write.intersect(compute).length
     times = (total.length, io.length, compute.length, both, io.length - both, compute.length - both, written)
     return Split(*(time / 1e9 for time in times))
 

@@ -11,15 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.analyze.arrays import (
-    Bools,
-    Intervals,
-    Ints,
-    find_inside,
-    merge_intervals,
-    split_processes,
-    unite_intervals,
-)
+from dliosim.analyze.arrays import Bools, Intervals, Ints, merge_intervals, split_processes, unite_intervals
 from dliosim.trace.events import KINDS, LAYERS, Events, Trace, kind_number, layer_number
 
 #: Operations on files, and those of them that move no bytes.
@@ -157,7 +149,7 @@ class View:
             inside = np.zeros(len(self.events), np.bool_)
             for group, intervals in enumerate(self.unite(saves)):
                 for part in self.slices_of[group]:
-                    inside[part] = find_inside(intervals, self.events.begin[part])
+                    inside[part] = intervals.contains(self.events.begin[part])
             files = self.events.file[rows]
             uses = np.bincount(files, minlength=len(found))
             in_saves = np.bincount(files, inside[rows], len(found))

@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.arrays import Bools, Ints, find_starts
+from dliosim.analyze.arrays import Bools, Ints, find_starts, group_rows
 from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.data_files import DataFiles
 from dliosim.analyze.infer.facts import Fact
 from dliosim.analyze.infer.orders import describe_order, is_in_order, list_lanes, list_passes, share_all
-from dliosim.analyze.infer.reads import SampleReads, count_at_once, count_by, find_long, find_spans, group_rows, mode_of
+from dliosim.analyze.infer.reads import SampleReads, count_at_once, count_by, find_long, find_spans, mode_of
 from dliosim.analyze.read.darshan.counters import LogTrace
 from dliosim.readable import count, percent
 from dliosim.trace.events import layer_number

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.arrays import Ints
+from dliosim.analyze.arrays import Ints, group_rows
 from dliosim.analyze.infer.data_files import DataFiles
 from dliosim.analyze.infer.facts import Fact
-from dliosim.analyze.infer.reads import SampleReads, count_by, group_rows
+from dliosim.analyze.infer.reads import SampleReads, count_by
 from dliosim.readable import percent
 
 #: The share of what was counted that must agree for a value to be sure.

@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.arrays import Bools
+from dliosim.analyze.arrays import Bools, group_rows
 from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.data_files import DataFiles, list_data_files
 from dliosim.analyze.infer.facts import Block, Fact, Line, Setting
 from dliosim.analyze.infer.loops import LoopFacts, list_loops
-from dliosim.analyze.infer.reads import count_at_once, group_rows
+from dliosim.analyze.infer.reads import count_at_once
 from dliosim.analyze.infer.saves import SaveFacts, list_saves
 from dliosim.analyze.infer.sums import spread_sums
 from dliosim.analyze.read.darshan.counters import LogTrace

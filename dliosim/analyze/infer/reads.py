@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -105,13 +105,6 @@ def mode_of(values: Ints) -> tuple[int, float]:
     number, times = np.unique(values, return_counts=True)
     most = int(times.argmax())
     return int(number[most]), float(times[most] / len(values))
-
-
-def group_rows(keys: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yield each key and its rows, in order."""
-    order, starts = sort_groups(keys)
-    for rows in np.split(order, starts[1:]) if len(order) else ():
-        yield int(keys[rows[0]]), rows
 
 
 def number_within(keys: Ints) -> Ints:

@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.arrays import Bools, Ints
+from dliosim.analyze.arrays import Bools, Ints, group_rows
 from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.data_files import DataFiles
 from dliosim.analyze.infer.facts import Fact
 from dliosim.analyze.infer.loops import LoopFacts, list_inside
-from dliosim.analyze.infer.reads import count_by, find_spans, group_rows, mode_of
+from dliosim.analyze.infer.reads import count_by, find_spans, mode_of
 from dliosim.analyze.infer.sums import find_means
 from dliosim.readable import count, percent
 from dliosim.units import format_bytes
