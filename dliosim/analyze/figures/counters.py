@@ -23,14 +23,13 @@ from dliosim.analyze.figures.job import Figures, MpiWait, pipe_notes
 from dliosim.analyze.figures.ranks import Rank, find_slowest
 from dliosim.analyze.figures.time_split import Split, TimeSplit, spread
 from dliosim.analyze.figures.view import View, find_pipes, find_purpose
-from dliosim.analyze.read.darshan.counters import METADATA, MPI_CALLS, SIDES, TIMES, FileCounters, LogTrace
+from dliosim.analyze.read.darshan.counters import BINS, METADATA, MPI_CALLS, SIDES, TIMES, FileCounters, LogTrace
 from dliosim.readable import count as count_words
 from dliosim.readable import seconds as time_words
 
 #: Seconds above which a mean open or stat waits for something else than a file system.
 _LONGEST_OPEN: Final = 10.0
 
-_BINS: Final = ["0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS"]
 _SMALL_BINS: Final = 5
 
 _COLLECTIVE: Final = ("COLL_READS", "COLL_WRITES", "SPLIT_READS", "SPLIT_WRITES")
@@ -252,7 +251,7 @@ def _describe(bases: Sequence[FileCounters], side: str, shared: set[str], ranks:
     other = "write" if side == "read" else "read"
     count = bytes_moved = on_shared = sized = small = 0
     seconds = small_seconds = 0.0
-    bins, common = np.zeros(len(_BINS), np.int64), Counter[int]()
+    bins, common = np.zeros(len(BINS), np.int64), Counter[int]()
     for one in bases:
         calls = one.calls(side)
         count += int(calls.sum())
@@ -260,7 +259,7 @@ def _describe(bases: Sequence[FileCounters], side: str, shared: set[str], ranks:
         bytes_moved += int(one.count(moved).sum())
         on_shared += int(calls[one.is_of(shared)].sum())
         if one.module in _SIZED:
-            is_alone, of_rows = one.calls(other) == 0, [one.count(f"SIZE_{side.upper()}_{each}") for each in _BINS]
+            is_alone, of_rows = one.calls(other) == 0, [one.count(f"SIZE_{side.upper()}_{each}") for each in BINS]
             sized += int(calls.sum())
             bins += [int(column.sum()) for column in of_rows]
             common += _common_sizes(one, is_alone)
@@ -312,19 +311,15 @@ def _describe(bases: Sequence[FileCounters], side: str, shared: set[str], ranks:
 def _common_sizes(one: FileCounters, is_alone: Bools) -> Counter[int]:
     """Return the commonest sizes with their calls, of the rows with one direction: Darshan does not say which it is."""
     found: Counter[int] = Counter()
-    for number in range(1, 5):
-        sizes, counts = (one.count(f"ACCESS{number}_{what}")[is_alone] for what in ("ACCESS", "COUNT"))
-        for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
+    for sizes, counts in one.common_sizes():
+        for size, count in zip(sizes[is_alone].tolist(), counts[is_alone].tolist(), strict=True):
             found[size] += count
     return found
 
 
 def _count_size(one: FileCounters, size: int) -> Ints:
     """Return the calls of a size in each row, as far as it is among the commonest."""
-    total = np.zeros(len(one), np.int64)
-    for number in range(1, 5):
-        total += one.count(f"ACCESS{number}_COUNT") * (one.count(f"ACCESS{number}_ACCESS") == size)
-    return total
+    return sum((counts * (sizes == size) for sizes, counts in one.common_sizes()), np.zeros(len(one), np.int64))
 
 
 def _list_files(bases: Sequence[FileCounters]) -> tuple[FileKind, ...]:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.analyze.arrays import Bools, Ints
-from dliosim.analyze.read.darshan.counters import SIDES, FileCounters, LogTrace
+from dliosim.analyze.figures.access import BIN_ENDS
+from dliosim.analyze.read.darshan.counters import BINS, SIDES, FileCounters, LogTrace
 from dliosim.errors import HELP, TraceError
 from dliosim.trace.events import Events, kind_number, layer_number, make_events
 
@@ -17,16 +18,6 @@ from dliosim.trace.events import Events, kind_number, layer_number, make_events
 _MOST_CALLS: Final = 20_000_000
 #: The layers of modules that count reads and writes.
 _LAYERS: Final = {"POSIX": "posix", "STDIO": "stdio", "DFS": "posix", "MPI-IO": "mpi-io"}
-#: Sizes of calls that a record of a file names.
-_SLOTS: Final = (1, 2, 3, 4)
-#: Bins of sizes that a record of a file counts, and the greatest size of each.
-_BINS: Final = dict(
-    zip(
-        ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS"),
-        (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30, 1 << 62),
-        strict=True,
-    )
-)
 #: Darshan's names of what a process has open from its start, which is no storage.
 _STREAMS: Final = frozenset(("<STDIN>", "<STDOUT>", "<STDERR>"))
 #: The names of calls whose size the log says, and of those that have the mean size of several.
@@ -135,9 +126,9 @@ def _list_sizes(table: FileCounters, side: str) -> tuple[Ints, Ints, Ints]:
     calls, rest = table.calls(side), table.count(SIDES[side][1])
     left, rows = calls.copy(), np.arange(len(table))
     is_alone = table.calls("write" if side == "read" else "read") == 0
-    bins = np.stack([table.count(*(f"SIZE_{side.upper()}_{way}{name}" for way in ("", "AGG_"))) for name in _BINS])
-    named = [(table.count(f"ACCESS{slot}_ACCESS"), table.count(f"ACCESS{slot}_COUNT")) for slot in _SLOTS]
-    places = [np.minimum(np.searchsorted(list(_BINS.values()), size), len(_BINS) - 1) for size, _ in named]
+    bins = np.stack([table.count(*(f"SIZE_{side.upper()}_{way}{name}" for way in ("", "AGG_"))) for name in BINS])
+    named = table.common_sizes()
+    places = [np.searchsorted(BIN_ENDS, size) for size, _ in named]
     found, names = [], []
     for (size, times), place in zip(named, places, strict=True):
         many: Ints = np.minimum(times, left)

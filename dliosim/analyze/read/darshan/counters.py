@@ -28,6 +28,8 @@ METADATA: Final = (
     *("GLOBAL_OPENS", "LOOKUPS", "DUPS", "GET_SIZES", "PUNCHES", "REMOVES"),
     *("OBJ_OPENS", "OBJ_PUNCHES", "ARRAY_OPENS", "ARRAY_GET_SIZES", "ARRAY_SET_SIZES", "ARRAY_STATS", "KV_OPENS"),
 )
+#: Darshan's names of bins of sizes; `figures.access` has their ends.
+BINS: Final = ["0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS"]
 MPI_CALLS: Final = tuple(f"{how}_{side}" for how in ("INDEP", "COLL", "SPLIT", "NB") for side in ("READS", "WRITES"))
 
 
@@ -78,6 +80,10 @@ class FileCounters:
         name = SIDES[side][0]
         ways = [one for one in MPI_CALLS if one.endswith(name)]
         return self.count(*(ways if self.module == "MPI-IO" else [name, *_DAOS_CALLS[side]]))
+
+    def common_sizes(self) -> list[tuple[Ints, Ints]]:
+        """Return the commonest four sizes in each row, of reads and writes together, each with its calls."""
+        return [(self.count(f"ACCESS{slot}_ACCESS"), self.count(f"ACCESS{slot}_COUNT")) for slot in range(1, 5)]
 
     def is_of(self, paths: Set[str]) -> Bools:
         """Return which rows are of some files; (n,)."""
