@@ -15,8 +15,7 @@ from dliosim.model.verbs import Loop
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.predict import virtual_epoch
-from dliosim.plan.predict.flushes import BatchCalls, Flush, list_flushes, share_behind
-from dliosim.plan.predict.saves import SavePrediction, predict_saves
+from dliosim.plan.predict.saves import BatchCalls, Flush, SavePrediction, list_flushes, predict_saves, share_behind
 
 #: Predictions of the same epoch with other draws of sizes, servers, latencies and compute.
 DRAWS: Final = 5

@@ -1,19 +1,24 @@
-"""Predictions of saves and restores: how long the slowest part of a described storage takes for all ranks' bytes."""
+"""Predictions of saves and restores: how long a described storage takes for them, alone and during a loop."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dliosim.errors import HELP, UsageError
 from dliosim.model.checkpoint import Checkpoint
+from dliosim.model.distributions import Distribution
 from dliosim.model.storage import StorageModel, list_ends
-from dliosim.model.verbs import Restore, flatten_verbs
+from dliosim.model.verbs import Cadence, Loop, Restore, flatten_verbs, is_due
 from dliosim.model.workload import Workload
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast.forecast_types import Forecast, PhaseForecast, RankSpread
+from dliosim.plan.predict.queues import Floats, Ints, find_backlog
 
 #: What may limit a save; `rank` is the chain of calls of the rank that has most.
 SaveLimit: TypeAlias = Literal["servers", "client", "opens", "rank"]
@@ -61,9 +66,9 @@ def predict_saves(
         if phase.verb not in ("save", "restore") or not phase.bytes.total:
             continue
         checkpoint = workload.checkpoint(phase.name)
-        files = count_saved_files(checkpoint, phase)
+        files = _count_saved_files(checkpoint, phase)
         waves = state_files(checkpoint, checkpoint.split(workload.job.ranks)).waves() if phase.verb == "save" else 0
-        alone = seconds_of_parts(phase, files, storage, node_ranks, waves)
+        alone = _seconds_of_parts(phase, files, storage, node_ranks, waves)
         limit = max(alone, key=lambda part: alone[part])
         ends = list_ends(storage)
         yield SavePrediction(
@@ -72,7 +77,7 @@ def predict_saves(
             phase.times,
             phase.bytes.total,
             alone[limit],
-            tuple(max(seconds_of_parts(phase, files, one, node_ranks, waves).values()) for one in ends),
+            tuple(max(_seconds_of_parts(phase, files, one, node_ranks, waves).values()) for one in ends),
             limit,
             phase.verb == "save" and checkpoint.background is not None,
             checkpoint.describe_part(checkpoint.split(workload.job.ranks)),
@@ -84,12 +89,12 @@ def _share(spread: RankSpread, share: float) -> RankSpread:
     return replace(spread, total=spread.total * share)
 
 
-def count_saved_files(checkpoint: Checkpoint, phase: PhaseForecast) -> int:
+def _count_saved_files(checkpoint: Checkpoint, phase: PhaseForecast) -> int:
     """Return the files of a save on the servers: each rank opens a shared file, which is one."""
     return 1 if checkpoint.writers.kind == "shared file" else max(round(phase.opens.total), 1)
 
 
-def seconds_of_parts(
+def _seconds_of_parts(
     phase: PhaseForecast, files: int, storage: StorageModel, node_ranks: int, waves: int = 0
 ) -> dict[SaveLimit, float]:
     """Return the seconds that each part of a storage would take for some files if the others took none.
@@ -100,7 +105,7 @@ def seconds_of_parts(
         at_once = -(-files // waves)
         share = at_once / files
         wave = replace(phase, bytes=_share(phase.bytes, share), opens=_share(phase.opens, share))
-        of_wave = seconds_of_parts(wave, at_once, storage, min(node_ranks, at_once))
+        of_wave = _seconds_of_parts(wave, at_once, storage, min(node_ranks, at_once))
         return {part: seconds / share for part, seconds in of_wave.items()}
     total, most = phase.bytes.total, phase.bytes.maximum
     rate = storage.write_rate if phase.verb == "save" else storage.servers.rate
@@ -116,3 +121,98 @@ def seconds_of_parts(
         "rank": (calls + phase.opens.maximum) * storage.request_latency
         + max(calls * storage.server_seconds(most / calls, rate), most / alone),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCalls:
+    """The read calls of a batch, as a save in the background meets them; seconds."""
+
+    calls: float  #: calls that a reader makes for a batch
+    between: float  #: time of a call, from one that was served to the next
+    has_pause: bool  #: true: the reader computes between two batches
+    wait: float  #: mean wait of another call behind those of all readers
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """A save in the background during the steps of a loop; seconds."""
+
+    cadence: Cadence  #: when it begins: after some steps, or some time
+    seconds: float  #: how long it takes
+    on_server: Distribution  #: how long a batch waits for its calls, on servers that have some
+    on_client: Distribution  #: the same on the client node
+    servers: int  #: servers that have its files, from the first on
+
+    def is_due(self, step: int, since: float) -> bool:
+        """Return whether it begins after a step, from 1, `since` seconds after the last one began."""
+        return since >= self.cadence.seconds if self.cadence.unit == "seconds" else is_due(self.cadence, step)
+
+    def share_of_time(self, step: float) -> float:
+        """Return the share of the time of a loop in which it is written; `step` is the time of a step."""
+        interval = self.cadence.seconds if self.cadence.unit == "seconds" else self.cadence.every * step
+        return min(self.seconds / interval, 1.0) if interval else 1.0
+
+
+def list_flushes(
+    workload: Workload, loop: Loop, planned: Forecast, storage: StorageModel, node_ranks: int, batch: BatchCalls
+) -> list[Flush]:
+    """Return the saves in the background that begin within an epoch of a loop; nodes have `node_ranks` ranks."""
+    found, phases = [], {phase.name: phase for phase in planned.phases if phase.verb == "save" and phase.bytes.total}
+    ranks = workload.job.ranks
+    for cadence in loop.checkpoints:
+        checkpoint, phase = workload.checkpoint(cadence.checkpoint), phases.get(cadence.checkpoint)
+        if cadence.unit not in ("steps", "seconds") or checkpoint.background is None or phase is None:
+            continue
+        files, saved = _count_saved_files(checkpoint, phase), state_files(checkpoint, checkpoint.split(ranks))
+        waves = saved.waves()
+        writers = checkpoint.at_most if waves and checkpoint.at_most else len(np.unique(saved.writers()))
+        each, turns = phase.bytes.total / files, max(waves, 1)
+        servers = min(-(-files // turns) * storage.count_servers(each), storage.servers.number)
+        call, latency = phase.bytes.total / phase.calls.total, storage.request_latency
+        service, shared = storage.server_seconds(call, storage.write_rate), call / (storage.client or math.inf)
+        on_server = find_backlog(service, latency, writers * storage.count_servers(call) / servers)
+        on_client = find_backlog(shared, latency + max(service - shared, 0.0), writers * min(node_ranks, ranks) / ranks)
+        alone = max(_seconds_of_parts(phase, files, storage, node_ranks, waves).values())
+        alone += phase.calls.maximum * turns * batch.wait
+        waits = [one.wait_of_batch(batch.calls, batch.between, batch.has_pause) for one in (on_server, on_client)]
+        found.append(Flush(cadence, alone, waits[0], waits[1], servers))
+    return found
+
+
+def share_behind(flush: Flush, storage: StorageModel, server: Ints | None, width: int, span: int) -> Floats:
+    """Return the share of the calls of each rank's batch that meet the servers of a save; (ranks,) or (1,).
+
+    A batch is on `width` servers from `server` on, None: on all. Each call is on `span` of them at once, and waits for
+    the one that is latest.
+    """
+    number = storage.servers.number
+    if server is None:
+        return np.full(1, min((flush.servers + span - 1) / number, 1.0))
+    places = server[:, None, None] + np.arange(max(width - span + 1, 1))[:, None] + np.arange(span)
+    share: Floats = (places % number < flush.servers).any(axis=2).mean(axis=1)
+    return share
+
+
+class FlushQueue:
+    """The times of the saves in the background of an epoch: a rank has one thread, which writes one after the other."""
+
+    def __init__(self, flushes: Sequence[Flush]) -> None:
+        self._flushes = flushes
+        self._saved = [0.0] * len(flushes)
+        self._begun, self._ended = ([-math.inf] * len(flushes) for _ in range(2))
+
+    def begin_due(self, step: int, now: float) -> None:
+        """Begin the saves that are due after a step, from 1, at a time, as soon as those before are written."""
+        for number, flush in enumerate(self._flushes):
+            if flush.is_due(step, now - self._saved[number]):
+                begin = max(now, *self._ended)
+                if self._ended[number] <= now:
+                    self._begun[number] = begin
+                self._saved[number], self._ended[number] = now, begin + flush.seconds
+
+    def list_active(self, times: Floats) -> Iterator[tuple[Flush, NDArray[np.bool_]]]:
+        """Yield each save that is written at some of these times, (n,), and at which ones."""
+        for flush, begun, ended in zip(self._flushes, self._begun, self._ended, strict=True):
+            active = (times >= begun) & (times < ended)
+            if active.any():
+                yield flush, active

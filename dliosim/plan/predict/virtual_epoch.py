@@ -18,8 +18,8 @@ from dliosim.model.job import Job
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
 from dliosim.plan.predict import queues
-from dliosim.plan.predict.flushes import Flush, FlushQueue, share_behind
 from dliosim.plan.predict.queues import Floats, Ints
+from dliosim.plan.predict.saves import Flush, FlushQueue, share_behind
 
 #: Shuffles of samples after which the files of a step are random.
 _SHUFFLED = ("globally", "within shard")

@@ -29,7 +29,7 @@ from dliosim.model import (
     constant,
 )
 from dliosim.plan.predict import virtual_epoch
-from dliosim.plan.predict.flushes import Flush, FlushQueue, share_behind
+from dliosim.plan.predict.saves import Flush, FlushQueue, share_behind
 from dliosim.plan.predict.virtual_epoch import EpochTimes, StepDemand
 
 STORAGE = StorageModel("s", Servers(1, 1e9))
