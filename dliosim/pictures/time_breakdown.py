@@ -179,15 +179,17 @@ def rank_timeline(epoch: RecordedEpoch, gap: str = "tool", longest: float = 0.0)
     drawn, axes = single_axes(height=max(2.2, 1.3 + len(rows) * (0.22 if len(rows) > 12 else 0.34)))
     unit = time_axis(axes.xaxis, end - begin, "time since the epoch's start")
     for part, first, last in spans:
-        _draw_bars(axes, window[:, :, first], window[:, :, last], 0.1, 0.55, part, unit)
-    for row, index in enumerate(rows):
-        _draw_reads(axes, epoch, int(epoch.ranks[index]), row, int(window[row].max()), unit)
+        row, step = np.nonzero(window[:, :, last] > window[:, :, first])
+        times = window[row, step][:, [first, last]] * (1e-9 * unit)
+        _draw_boxes(axes, times, row + 0.1, row + 0.55, PARTS[part], part)
+    for place, index in enumerate(rows):
+        _draw_reads(axes, epoch, int(epoch.ranks[index]), place, int(window[place].max()), unit)
     # A box has five corners: its first one is its last one, too.
     if sum(np.asarray(shape.get_path().codes).size for shape in axes.patches) > 5 * MOST_SHAPES:
         for shape in axes.patches:
             shape.set_rasterized(True)
     axes.set(xlim=(begin * unit, end * unit), ylim=(len(rows), 0), ylabel="rank")
-    axes.set_yticks(np.arange(len(rows)) + 0.5, [f"{kind}{epoch.ranks[row]}" for row, kind in rows.items()])
+    axes.set_yticks(np.arange(len(rows)) + 0.5, [f"{kind}{epoch.ranks[index]}" for index, kind in rows.items()])
     axes.tick_params(axis="y", length=0)
     axes.grid(True, axis="x")
     seen = {shape.get_label(): shape.get_facecolor() for shape in axes.patches}
@@ -232,13 +234,6 @@ def select_rows(epoch: RecordedEpoch) -> dict[int, str]:
     even = np.linspace(quarter, rows - quarter - 1, MOST_ROWS - 2 * quarter).astype(np.int64).tolist()
     kinds = dict.fromkeys(order[:quarter], "fast ") | dict.fromkeys(order[-quarter:], "slow ")
     return {row: kinds.get(row, "") for row in sorted([*kinds, *(order[place] for place in even)])}
-
-
-def _draw_bars(axes: Axes, begin: Ints, end: Ints, low: float, high: float, part: str, unit: float) -> None:
-    """Draw a bar for each (row, step) longer than 0, from `low` to `high` of its row."""
-    row, step = np.nonzero(end > begin)
-    times = np.stack([begin[row, step], end[row, step]], axis=1) * (1e-9 * unit)
-    _draw_boxes(axes, times, row + low, row + high, PARTS[part], part)
 
 
 def _draw_boxes(axes: Axes, times: Floats, low: Floats, high: Floats, colour: str, label: str) -> None:
