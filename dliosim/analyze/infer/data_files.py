@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -259,7 +259,7 @@ def _guess_samples(view: View, calls: _Calls, contents: Contents | None) -> Data
     is_seen = bool((calls.farthest > ends / _WHOLE).mean() < 1 - _SURE)
     file, size = calls.place[events.file[rows]], view.sizes[rows]
     visit = _find_visits(view, rows, file)
-    visited = _sum_groups(size, visit)
+    visited = np.add.reduceat(size, np.flatnonzero(visit))
     has_no_places = bool((events.offset[rows] < 0).mean() > 1 - _SURE)
     if has_no_places and not calls.were_written:
         ends = np.zeros(files, np.int64)
@@ -272,8 +272,9 @@ def _guess_samples(view: View, calls: _Calls, contents: Contents | None) -> Data
     # Without headers that were not read, and what was read twice; up to where the file was sought if reads are missing.
     most = np.maximum(np.minimum(most, ends), 0 if is_seen else calls.farthest)
     begins, piece = (visit, _usual_piece(visit, size)) if is_whole else _find_samples(visit, events.offset[rows], size)
-    first, last = np.flatnonzero(begins), np.append(np.flatnonzero(begins)[1:], len(rows)) - 1
-    length = _sum_groups(size, begins)
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(rows)) - 1
+    length = np.add.reduceat(size, first)
     unit = 0 if is_whole or piece else _common_size(length)
     call, within = _number_parts(length // unit if unit else np.ones(len(length), np.int64))
     offset = np.zeros(len(call), np.int64) if is_whole else events.offset[rows][first][call] + within * unit
@@ -298,32 +299,19 @@ def _guess_samples(view: View, calls: _Calls, contents: Contents | None) -> Data
     is_marked = contents is not None and contents.are_marked and contents.samples == samples
     doubt = "" if is_marked else _doubt_samples(view, calls, visit, is_whole, piece or unit)
     doubt = doubt or ("calls say no offsets, so files may have more" if has_no_places and is_whole else calls.doubt)
-    return replace(
-        _make_data(view, calls, reads, samples, contents),
-        paths=(*calls.paths, *unread),
-        is_whole=is_whole,
-        piece=piece,
-        are_placed=are_placed,
-        is_divided=unit > 0,
-        is_seen=is_seen,
-        is_sized=is_sized,
-        doubt=doubt,
-    )
+    data = _make_data(view, calls, reads, samples, contents, is_whole=is_whole, piece=piece, doubt=doubt)
+    how: dict[str, Any] = {"are_placed": are_placed, "is_divided": unit > 0, "is_seen": is_seen, "is_sized": is_sized}
+    return replace(data, paths=(*calls.paths, *unread), **how)
 
 
-def _make_data(view: View, calls: _Calls, reads: SampleReads, samples: int, contents: Contents | None) -> DataFiles:
-    """Return a data set by the reads of its samples, with all that is unusual to be added."""
+def _make_data(
+    view: View, calls: _Calls, reads: SampleReads, samples: int, contents: Contents | None, **more: Any
+) -> DataFiles:
+    """Return a data set by the reads of its samples; `more` is all that is unusual."""
     rows = np.zeros(len(view.events), np.bool_)
     rows[calls.rows] = True
-    return DataFiles(
-        (*calls.paths, *calls.unread),
-        rows,
-        reads,
-        samples,
-        contents=contents,
-        were_written=calls.were_written,
-        doubt=calls.doubt,
-    )
+    known = {"contents": contents, "were_written": calls.were_written, "doubt": calls.doubt}
+    return DataFiles((*calls.paths, *calls.unread), rows, reads, samples, **known | more)
 
 
 def _doubt_samples(view: View, calls: _Calls, visit: Bools, is_whole: bool, unit: int) -> str:
@@ -374,8 +362,8 @@ def _count_samples(view: View, calls: _Calls, contents: Contents | None) -> Data
     if not is_sized:  # such as some columns
         sizes = np.full(len(sample), max(round(size.sum() / len(sample)), 1))
     reads = list_reads(view, rows[call], rows[call], within, sample, file[call], sizes)
-    made = _make_data(view, calls, reads, contents.samples, contents)
-    return replace(made, piece=_usual_piece(visit, size), is_sized=is_sized)
+    piece = _usual_piece(visit, size)
+    return _make_data(view, calls, reads, contents.samples, contents, piece=piece, is_sized=is_sized)
 
 
 def _find_tokens(view: View, calls: _Calls, contents: Contents | None) -> DataFiles | None:
@@ -403,7 +391,7 @@ def _find_tokens(view: View, calls: _Calls, contents: Contents | None) -> DataFi
     samples = int(parts.sum())
     contents = replace(contents, samples=samples) if contents is not None else None
     doubt = calls.doubt if contents is not None else f"they overlap by {each - stride} B, as Megatron's do"
-    return replace(_make_data(view, calls, reads, samples, contents), are_placed=are_placed, doubt=doubt)
+    return _make_data(view, calls, reads, samples, contents, are_placed=are_placed, doubt=doubt)
 
 
 def _is_content(view: View, rows: Ints) -> Bools:
@@ -456,8 +444,3 @@ def _usual_piece(visit: Bools, size: Ints) -> int:
     usual, many = int(number[times.argmax()]), int(times.max())
     is_piece = usual >= _PIECE and usual % _PIECE == 0 and many * 2 > len(size) - visit.sum()
     return usual if is_piece and many * usual * 2 > size.sum() else 0
-
-
-def _sum_groups(values: Ints, starts: Bools) -> Ints:
-    found: Ints = np.add.reduceat(values, np.flatnonzero(starts))
-    return found

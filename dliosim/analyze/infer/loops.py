@@ -95,7 +95,11 @@ def _describe_loop(view: View, data: DataFiles | None, spans: Ints) -> LoopFacts
             reads, is_kept = _split_passes(data)
             data = replace(data, reads=reads)
     if data is not None:
-        facts |= _describe_reads(view, data, epochs, steps, len(computes) > 0)
+        facts |= {"readers": _describe_readers(view, data), "batch": _describe_batch(data, epochs, steps)}
+        facts |= describe_order(data)
+        facts |= {"api": _describe_api(view, data), "open": _describe_opens(view, data, epochs)}
+        if data.piece:
+            facts["transfer"] = Fact(format_bytes(data.piece), "the size of most calls")
         batch, ranks = int(facts["batch"].value.partition(" ")[0] or 1), view.ranks
         if data.samples < batch * ranks and facts.get("shard", Fact("", "")).value != "off":
             why = f"{count(data.samples, 'sample')} for {count(ranks, 'rank')} are less than a batch of each"
@@ -177,18 +181,6 @@ def _count_steps(view: View, computes: Ints, spans: Ints) -> int:
     if not len(spans):
         return mode_of(np.unique(view.groups_of(computes), return_counts=True)[1])[0]
     return mode_of(count_by(find_spans(view, spans, view.groups_of(computes), view.events.begin[computes]))[1])[0]
-
-
-def _describe_reads(view: View, data: DataFiles, epochs: int, steps: int, has_steps: bool) -> dict[str, Fact]:
-    facts: dict[str, Fact] = {}
-    facts["readers"] = _describe_readers(view, data)
-    facts["batch"] = _describe_batch(data, epochs, steps)
-    facts |= describe_order(data)
-    facts["api"] = _describe_api(view, data)
-    if data.piece:
-        facts["transfer"] = Fact(format_bytes(data.piece), "the size of most calls")
-    facts["open"] = _describe_opens(view, data, epochs)
-    return facts
 
 
 def _describe_opens(view: View, data: DataFiles, epochs: int) -> Fact:

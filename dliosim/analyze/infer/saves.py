@@ -97,12 +97,9 @@ def _describe(view: View, own: Bools, loop: LoopFacts | None) -> SaveFacts:
         facts["writers"] = Fact(f"rank {int(rank[0])}", "one rank writes")
     elif files == 1 and writers > 1:
         facts["writers"] = Fact("all ranks into shared file", f"{count(writers, 'rank')} write one file")
-    elif files >= writers:
-        facts["writers"] = Fact("into file per rank", f"{count(files, 'file')} of {count(writers, 'rank')}")
     else:
-        facts["writers"] = Fact(
-            f"one per {-(-ranks // files)} ranks", f"{count(files, 'file')} of {count(writers, 'rank')}"
-        )
+        into = "into file per rank" if files >= writers else f"one per {-(-ranks // files)} ranks"
+        facts["writers"] = Fact(into, f"{count(files, 'file')} of {count(writers, 'rank')}")
     call, share = mode_of(view.bytes[writes])
     is_known = find_means(events)[writes].mean() < 0.5
     if is_known and share > 0.5 and call >= 4096 and len(writes) > 2 * saves * files:
