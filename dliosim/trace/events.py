@@ -18,6 +18,9 @@ KINDS: Final = (
     "preprocess", "save", "restore", "phase", "epoch", "load", "other",
 )  # fmt: skip
 
+#: Operations on files.
+OPERATIONS: Final = KINDS[: KINDS.index("compute")]
+
 #: The layer that an event belongs to, by `Events.layer`, from the application down to the system's calls.
 LAYERS: Final = (
     "application", "loader", "reader", "checkpoint", "library", "mpi-io collective", "mpi-io", "stdio", "posix",

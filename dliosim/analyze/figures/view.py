@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.analyze.arrays import Bools, Intervals, Ints, merge_intervals, split_processes, unite_intervals
-from dliosim.trace.events import KINDS, LAYERS, Events, Trace, kind_number, layer_number
+from dliosim.trace.events import LAYERS, OPERATIONS, Events, Trace, kind_number, layer_number
 
-#: Operations on files, and those of them that move no bytes.
-OPERATIONS: Final = KINDS[: KINDS.index("compute")]
+#: Operations on files that move no bytes.
 METADATA: Final = ("open", "close", "fsync", "seek", "metadata")
 
 #: The first layer whose calls move bytes themselves; those above it are a program's own names for what it does.

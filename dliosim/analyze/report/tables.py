@@ -121,26 +121,24 @@ def brief_functions_table(figures: Figures, most: int) -> Table:
     return _draw("functions that took longest: time of all ranks, of one call; bytes", columns, calls[:most])
 
 
+_LAYERS: Final[tuple[Column[Layer], ...]] = (
+    Column("layer", lambda one: one.name, str),
+    Column("events", lambda one: one.events or "absent", str),
+    Column("a rank", lambda one: one.seconds if one.events else None, time_cell),
+    Column("events/s", lambda one: number(one.per_second, 3), str),
+    Column("bytes", lambda one: one.bytes if one.events else None, _bytes),
+    Column("bandwidth", lambda one: f"{_bytes(one.bytes_per_second)}/s" if one.bytes_per_second else ABSENT, str),
+    Column("within\nits parent", lambda one: one.overlap, percent_cell),
+)
+
+
 def _layers_table(layers: Sequence[Layer]) -> Table:
-    rows = []
     depth = {"": -1}
     for one in layers:
         depth[one.name] = depth[one.parent] + 1
-        name = "  " * depth[one.name] + one.name
-        rate = f"{_bytes(one.bytes_per_second)}/s" if one.bytes_per_second else ABSENT
-        cells = (
-            str(one.events),
-            time_cell(one.seconds),
-            number(one.per_second, 3),
-            _bytes(one.bytes),
-            rate,
-            percent_cell(one.overlap),
-        )
-        rows.append((name, *(cells if one.events else ("absent", *[ABSENT] * 5))))
-    headings = ("layer", "events", "a rank", "events/s", "bytes", "bandwidth", "within\nits parent")
+    named = [replace(one, name="  " * depth[one.name] + one.name) for one in layers]
     has_any = any(one.events for one in layers)
-    title = "layers: time of a mean rank; rates over the union of all ranks"
-    return Table(title, headings, tuple(rows) if has_any else ())
+    return _draw("layers: time of a mean rank; rates over the union of all ranks", _LAYERS, named if has_any else ())
 
 
 #: Rows of the table of access.

@@ -17,7 +17,7 @@ from dliosim.analyze.read.dftracer.lines import MAX_LINE, read_blocks
 from dliosim.analyze.read.dftracer.parse import FileReading, Tables, parse_lines
 from dliosim.errors import TraceError
 from dliosim.readable import count, printable
-from dliosim.trace.events import COLUMNS, KINDS, UNKNOWN, Events, Trace, kind_number
+from dliosim.trace.events import COLUMNS, OPERATIONS, UNKNOWN, Events, Trace, kind_number
 
 Columns = dict[str, NDArray[Any]]
 
@@ -232,10 +232,6 @@ def _steps(events: Events, epoch: NDArray[np.int32], is_inside: Bools) -> Ints:
     return steps
 
 
-#: Operations on files.
-_OPERATIONS = KINDS[: KINDS.index("compute")]
-
-
 def _no_events(place: Path, readings: Sequence[FileReading]) -> str:
     """Return the message about traces without a single event."""
     lines = sum(reading.documents for reading in readings)
@@ -267,7 +263,7 @@ def _list_missing(
     sizeless = int((events.is_kind("read", "write") & is_system & (events.moved < 0)).sum())
     sums = phases["sums over time"]
     is_training = events.is_kind("compute", "data wait", "epoch", "load").any()
-    lacks_calls = is_training and not events.is_kind(*_OPERATIONS).any() and not any(one.exported for one in readings)
+    lacks_calls = is_training and not events.is_kind(*OPERATIONS).any() and not any(one.exported for one in readings)
     reasons = ", ".join(f"{many:,} {why}" for why, many in unreadable.most_common(4))
     example = next((one.example for one in readings if one.example), "")
     sentences = (
