@@ -18,6 +18,7 @@ from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import RestorePhase, SavePhase
 from dliosim.pictures import comparisons, files, reads, scaling, time_breakdown
+from dliosim.pictures.captions import describe_picture
 from dliosim.pictures.epochs import align_epochs, bin_text, gap_text, saves_text
 from dliosim.pictures.style import apply_style, render_figure
 from dliosim.report.answer_sentences import sentence
@@ -45,6 +46,11 @@ class Picture:
     title: str  #: heading above it
     caption: str  #: how to read it, and its formula
     draw: Callable[[], Figure]  #: function that draws it
+
+
+def _make_picture(key: str, draw: Callable[[], Figure], /, *before: str, **words: object) -> Picture:
+    """Return a picture with its title and its caption."""
+    return Picture(key.format(**words), *describe_picture(key, *before, **words), draw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +102,7 @@ def loop_gallery(saved: SavedRun, loop: LoopResult, scales: TimeScales) -> Galle
     pictures = list(_epoch_pictures(saved, loop))
     if loop.rank_times:
         draw = partial(time_breakdown.time_by_rank, _answer_times(loop), scales.ranks)
-        title = "Where the time of each rank went"
-        pictures.append(Picture("time-by-rank", title, time_breakdown.TIME_CAPTION, draw))
+        pictures.append(_make_picture("time-by-rank", draw))
     else:
         notes.append("The time of each rank is left out: there is no ranks.h5 next to results.json.")
     recorded = [epoch for epoch in loop.timeline if epoch.bin_count and len(epoch.ranks)]
@@ -118,9 +123,8 @@ def files_gallery(saved: SavedRun) -> Gallery:
     groups = group_phases(phases)
     if not groups or saved.run.null:
         return Gallery((), ())
-    draw = partial(files.times_and_rates, groups[: files.MOST_GROUPS])
+    picture = _make_picture("saves-and-restores", partial(files.times_and_rates, groups[: files.MOST_GROUPS]))
     others = ", ".join(title_of(group[0]) for group in groups[files.MOST_GROUPS :])
-    picture = Picture("saves-and-restores", "Time and rate of saves and restores", files.CAPTION, draw)
     return Gallery((picture,), (f"Left out, as there is no room for them: {others}.",) if others else ())
 
 
@@ -128,11 +132,11 @@ def comparison_gallery(found: ComparisonResult) -> Gallery:
     """Return the pictures of a comparison."""
     if not comparisons.variants_with_ratio(found):
         return Gallery((), ("No variant has a ratio to the reference, so that there is nothing to show.",))
-    captions = comparisons.captions(found)
-    pictures = [Picture("ratios", "Ratios to the reference", captions[0], partial(comparisons.forest_plot, found))]
+    words = comparisons.caption_words(found)
+    pictures = [_make_picture("ratios", partial(comparisons.forest_plot, found), **words)]
     if comparisons.has_ratio_matrix(found):
-        title = f"All pairs of {' and '.join(one.name for one in found.varied)}"
-        pictures.append(Picture("pairs", title, captions[1], partial(comparisons.ratio_matrix, found)))
+        names = " and ".join(one.name for one in found.varied)
+        pictures.append(_make_picture("pairs", partial(comparisons.ratio_matrix, found), names=names, **words))
     return Gallery(tuple(pictures), ())
 
 
@@ -146,22 +150,20 @@ def runs_gallery(runs: Sequence[SavedRun], title: str) -> Gallery:
     if len(rated) < 2:
         return Gallery((), ())
     bars = partial(scaling.rate_bars, [one for _, _, one in rated], in_bytes)
-    pictures = [Picture("side-by-side", f"{title}: results next to each other", scaling.SIDE_CAPTION, bars)]
+    pictures = [_make_picture("side-by-side", bars, title=title)]
     joined = [one for _, _, one in rated if one.study]
     if joined:
         others = ", ".join(one.label for _, _, one in rated if not one.study)
         alone = f"Left out, as nothing here can be joined with them: {others}." if others else ""
-        caption = " ".join(filter(None, [scaling.RULE, alone, scaling.SCALING_CAPTION]))
         draw = partial(scaling.scaling_curve, joined, in_bytes)
-        pictures.append(Picture("scaling", f"{title}: rate over ranks", caption, draw))
+        pictures.append(_make_picture("scaling", draw, scaling.RULE, alone, title=title))
         busy = [
             scaling.BusyPoint(one.study, saved.run.ranks, answer.storage_utilization, answer.goal, one.is_doubtful)
             for saved, loop, one in rated
             if one.study and (answer := loop.answer) is not None and answer.storage_utilization is not None
         ]
         if busy:
-            draw = partial(scaling.utilization_curve, busy)
-            pictures.append(Picture("busy", f"{title}: utilization over ranks", scaling.BUSY_CAPTION, draw))
+            pictures.append(_make_picture("busy", partial(scaling.utilization_curve, busy), title=title))
     elif len({one.ranks for _, _, one in rated}) > 1:
         return Gallery(tuple(pictures), (f"Rate over ranks is left out: no two results can be joined. {scaling.RULE}",))
     return Gallery(tuple(pictures), ())
@@ -178,11 +180,10 @@ def _epoch_pictures(saved: SavedRun, loop: LoopResult) -> Iterator[Picture]:
     if all(epoch.utilization is not None for epoch in loop.epochs):
         doubt = doubt_of_utilization(saved.run, loop.phases, loop.answer)
         draw = partial(time_breakdown.utilization_by_epoch, loop.epochs, loop.answer, bool(doubt))
-        why = f"The squares are not to be trusted: {sentence(doubt)}. " if doubt else ""
-        yield Picture("utilization-by-epoch", "Utilization by epoch", why + time_breakdown.BUSY_CAPTION, draw)
+        why = f"The squares are not to be trusted: {sentence(doubt)}." if doubt else ""
+        yield _make_picture("utilization-by-epoch", draw, why)
     elif len(loop.epochs) > 1:
-        draw = partial(time_breakdown.rate_by_epoch, loop.epochs)
-        yield Picture("rate-by-epoch", "Rate by epoch", time_breakdown.RATE_CAPTION, draw)
+        yield _make_picture("rate-by-epoch", partial(time_breakdown.rate_by_epoch, loop.epochs))
 
 
 def _answer_times(loop: LoopResult) -> dict[str, Ints]:
@@ -199,34 +200,29 @@ def _timeline_pictures(
     rate = _rate_for_goal(loop)
     with_steps = [epoch for epoch in recorded if (epoch.window_ns >= 0).any()]
     for epoch in with_steps[:1] + with_steps[1:][-1:]:
-        number, figures = epoch.epoch, loop.epochs[epoch.epoch - 1]
+        figures = loop.epochs[epoch.epoch - 1]
         # timeline.h5 has decoding and tool as one span: the larger part gives its name.
         gap = "processing" if figures.processing_seconds.mean > figures.tool_seconds.mean else "tool"
         draw = partial(time_breakdown.rank_timeline, epoch, gap, scales.steps)
-        caption = f"{time_breakdown.step_text(epoch)} {time_breakdown.STEPS_CAPTION}"
-        yield Picture(f"timeline-epoch-{number}", f"What each rank did, epoch {number}", caption, draw)
+        yield _make_picture("timeline-epoch-{epoch}", draw, time_breakdown.step_text(epoch), epoch=epoch.epoch)
     # Without I/O, steps are still recorded with their bytes, but bandwidth would have no meaning.
     if not saved.run.null and any(epoch.bytes.any() for epoch in recorded):
         rates = {epoch.epoch: _rate_of_asked_bytes(epoch) for epoch in loop.epochs}
         counted = [epoch.epoch for epoch in loop.answer_epochs]
         over_time = partial(reads.bandwidth_over_time, recorded, ranks, rates, rate, scales.epochs, counted)
-        yield Picture("bandwidth-over-time", "Bandwidth over time", f"{shown} {reads.SUM_CAPTION}", over_time)
+        yield _make_picture("bandwidth-over-time", over_time, shown)
         if ranks > 1:
             by_rank = partial(reads.bandwidth_map, recorded, rate and rate / ranks, scales.epochs, counted)
-            title, caption = "Bandwidth by rank and time", f"{shown} {reads.MAP_CAPTION}"
-            yield Picture("bandwidth-by-rank", title, caption, by_rank)
+            yield _make_picture("bandwidth-by-rank", by_rank, shown)
     with_latencies = [one for one in recorded if one.batch_latency[:, 1].any() or one.call_latency[:, 1].any()]
     if with_latencies:
-        draw = partial(reads.latency_distribution, with_latencies)
-        yield Picture("latency-distribution", "Distribution of latencies", reads.DISTRIBUTION_CAPTION, draw)
+        yield _make_picture("latency-distribution", partial(reads.latency_distribution, with_latencies))
     if any(epoch.batch_latency_max_ns.any() for epoch in recorded):
-        texts = [reads.longest_wait_text(recorded, ranks), saves, reads.OVER_TIME_CAPTION]
         draw = partial(reads.latency_over_time, recorded, scales.epochs)
-        yield Picture("latency-over-time", "Batch latency over time", " ".join(filter(None, texts)), draw)
+        yield _make_picture("latency-over-time", draw, reads.longest_wait_text(recorded, ranks), saves)
     if reads.select_epochs(recorded):
-        caption = f"{reads.offset_text(recorded)} {reads.OFFSETS_CAPTION}".strip()
         draw = partial(reads.offsets_over_steps, recorded)
-        yield Picture("offsets-over-steps", "Places in the data, step by step", caption, draw)
+        yield _make_picture("offsets-over-steps", draw, reads.offset_text(recorded))
 
 
 def _rate_of_asked_bytes(epoch: EpochSummary) -> float | None:

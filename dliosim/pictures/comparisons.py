@@ -15,20 +15,8 @@ from dliosim.pictures.style import FAINT, INK, log_axis, single_axes, trim_zeros
 from dliosim.readable import number, seconds, size
 from dliosim.report.reader.results import REFERENCE, ComparisonResult, SavedVariant
 
-_FOREST = (
-    "How to read it: a dot is {a dot}, the line through it the interval that the repetitions leave; right of 1 "
-    "{right}. An interval that holds 1 shows no difference. A true difference within the grey band would have been "
-    "missed by this many repetitions more than once in five times (the limit of a power of 80 %); a verdict may still "
-    "fall inside.{name} Formula: {ratio}, on a logarithmic axis, so that half and double are equally far."
-)
-
-_GRID = (
-    "How to read it: a cell is a pair of settings, its number the ratio to the reference (1), below it the {figure}; "
-    "{colours}. Ratios in brackets were not shown to differ. Formula: {ratio}."
-)
-
 _OF_RATES = {
-    "a dot": "a variant's rate by the reference's",
+    "dot": "a variant's rate by the reference's",
     "right": "is faster",
     "name": "",
     "figure": "rate",
@@ -37,7 +25,7 @@ _OF_RATES = {
 }
 
 _OF_STALLS = {
-    "a dot": "the reference's stall by a variant's",
+    "dot": "the reference's stall by a variant's",
     "right": "the job stalls less",
     "name": " At each name stands its stall: the median over passes of the rank that was held longest.",
     "figure": "stall",
@@ -46,10 +34,9 @@ _OF_STALLS = {
 }
 
 
-def captions(found: ComparisonResult) -> tuple[str, str]:
-    """Return the captions of the two pictures of a comparison."""
-    words = _OF_STALLS if found.is_stall_comparison else _OF_RATES
-    return _FOREST.format(**words), _GRID.format(**words)
+def caption_words(found: ComparisonResult) -> dict[str, str]:
+    """Return the words of the captions of a comparison's pictures."""
+    return _OF_STALLS if found.is_stall_comparison else _OF_RATES
 
 
 _COLOURS = {FASTER: "#0072B2", SLOWER: "#D55E00", EQUAL: "#7F7F7F", UNJUDGED: "#7F7F7F", REFERENCE: "#7F7F7F"}

@@ -15,15 +15,6 @@ from dliosim.measure.results.file_phases import FilePhase
 from dliosim.pictures.style import SERIES, figure, rate_axis, time_axis, whole_axis, wrap_text
 from dliosim.report.phase_titles import title_of
 
-CAPTION = (
-    "How to read it: a column is a save or a restore, in the order of the run; its height is the time until it was "
-    "complete, its colours where the slowest rank spent it. All columns have one scale. Below is the rate of each, on "
-    "scales of their own: columns that grow while rates fall are storage that gets slower. Hollow dots are restores of "
-    "bytes that were in the page cache, all or in part: they say nothing about storage. "
-    "Formula: time of the slowest rank, contents of checkpoints not included; rate: bytes, those that ranks of a node "
-    "share once, / time."
-)
-
 #: More kinds of saves and restores have no room next to each other.
 MOST_GROUPS = 6
 

@@ -26,25 +26,6 @@ _MOST_ABOVE = 5
 # Of the columns in which something was read this share sets the scale, in per cent: a single peak would hide the rest.
 _ON_SCALE = 98
 
-MAP_CAPTION = (
-    "How to read it: a row is a rank; the darker, the more it gets, and white is nothing. A light row is a rank that "
-    "gets less than the others, a white column a time in which no rank gets anything: steps that have all they need, "
-    "or storage that stalls. The darkest colour is also of all that is above the scale. The line across the scale is "
-    "what each rank needs on average for the loop's goal. "
-    "Formula: bytes of a rank in a bin / the bin's length, the bytes of a step spread evenly over the time in which "
-    "it was read."
-)
-
-SUM_CAPTION = (
-    "How to read it: the curve is what all ranks get together; the broken line, and the figure at an epoch's name, is "
-    "what the epoch was given, by the time that its steps would take if storage alone held them. Above the line "
-    "`needs` it is enough for the loop's goal, below it is not. Gaps are steps that have all they need. The scale is "
-    "that of the epochs that count for the answer; peaks above it have a mark. "
-    "Formula: bytes of all ranks in a bin / the bin's length, the bytes of a step spread evenly over the time in "
-    "which it was read; broken line: bytes asked / the time of docs/metrics.md, Storage-limited utilization, of the "
-    "steps after the first."
-)
-
 
 def bandwidth_map(
     epochs: Sequence[RecordedEpoch], needs: float | None = None, longest: float = 0.0, counted: Collection[int] = ()
@@ -154,21 +135,6 @@ def _mark_peaks(
     axes.plot(peaks, np.full(len(peaks), 0.98), transform=axes.get_xaxis_transform(), **how)
     return [Line2D([], [], label=f"higher, up to {size(highest, 3)}/s", **how)]
 
-
-DISTRIBUTION_CAPTION = (
-    "How to read it: the height of a curve is the share of latencies that are longer than what stands below; far to "
-    "the right is late. Dots are p50 and p99 of an epoch; p99 of fewer than 100 latencies is the longest. A long flat "
-    "stretch divides two kinds of latency, such as a cache and the storage behind it. "
-    "Formula: share of latencies above the upper edge of each bucket, which are 1.6 % wide at most. A batch's "
-    "latency is a step's data wait; a call's is one read call."
-)
-
-OVER_TIME_CAPTION = (
-    "How to read it: of each stretch of about two steps the longest data wait; the line is the median rank's, the "
-    "band spans the least and the greatest rank's. A high band over a low line is a rank that is late, a high line "
-    "all of them. "
-    "Formula: greatest (batch in memory - begin of waiting) of the steps that ended in the stretch."
-)
 
 # Quantiles that have a dot, by the share of latencies above them.
 _QUANTILES = {0.5: "p50", 0.01: "p99"}
@@ -290,15 +256,6 @@ def longest_wait_text(epochs: Sequence[RecordedEpoch], ranks: int) -> str:
     where = f"rank {epoch.ranks[row]}'s in epoch {epoch.epoch}"
     return f"The longest of {rank_text(epoch, ranks)}, {longest}, was {where}."
 
-
-OFFSETS_CAPTION = (
-    "How to read it: a dot is a read call, its height the place in the data, its colour the rank; within a step "
-    "ranks stand from left to right. A cloud without any form is a global shuffle; slanted lines are reading in "
-    "order; bands of one colour are shards that stay with a rank; a band that moves up with the steps is a shuffle "
-    "within a buffer only. The same picture in two epochs means that they were not shuffled again. Of each rank the "
-    "first 512 calls are recorded and then evenly chosen ones: a denser beginning means nothing. "
-    "Formula: step, and offset in the file (with several files: the file's number, and how far within it)."
-)
 
 # More dots than this show no more of a form, so some are chosen at random.
 _MOST_DOTS = 500

@@ -30,29 +30,6 @@ RULE = (
     "are joined."
 )
 
-SIDE_CAPTION = (
-    "How to read it: left, a dot is a result's rate over the epochs that count for its answer, the line spans its "
-    "slowest and fastest epoch, and the upright mark is the rate that the loop needs. Hollow dots say nothing about "
-    "storage: the bytes came from memory, or ranks waited for cores. Right, where the time of all its ranks went. What "
-    "differs on the right is why the left does. Spans of epochs are no proof: dliosim compare repeats and judges. "
-    "Formula: bytes (or samples) of all ranks / the time of the slowest; shares of the sum over ranks, checkpoints "
-    "left out."
-)
-
-SCALING_CAPTION = (
-    "How to read it: on the broken line each rank would get what it gets with the fewest ranks. Next to each dot is "
-    "its share of that; of several results with as many ranks the line takes the median. Flat marks are the rates that "
-    "loops need. Hollow dots, and figures marked ?, say nothing about storage: the bytes came from memory, or ranks "
-    "waited for cores. "
-    "Formula: rate / (rate with the fewest ranks x ranks / fewest ranks); bars span the slowest and fastest epoch."
-)
-
-BUSY_CAPTION = (
-    "How to read it: where the line falls below the goal, storage feeds no more accelerators. Bars are 95 % intervals. "
-    "Hollow dots say nothing about storage: the bytes came from memory, or ranks waited for cores. "
-    "Formula: compute / (compute + what storage made the steps wait)."
-)
-
 
 #: From this ratio of the most ranks to the fewest on, their axis is logarithmic.
 _WIDE = 8

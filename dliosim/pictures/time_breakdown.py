@@ -31,30 +31,6 @@ _LEAST_COLUMNS = 8
 # Squares stand this far to the right of dots, in epochs, so that neither hides the other.
 _ASIDE = 0.12
 
-TIME_CAPTION = (
-    "How to read it: a column is a rank, all of it the wall time of the epochs that count for the answer. "
-    "Columns of one height with more yellow are ranks that wait for the others; the one with the least yellow is "
-    "the one waited for, and what it has more of is the cause. "
-    "Processing is decoding and preprocessing in the steps themselves. "
-    "Formula: the sums of ranks.h5, which add up to the wall time; tool is what remains of it."
-)
-
-BUSY_CAPTION = (
-    "How to read it: round dots are the utilization if storage alone held the steps; 100 % is storage that never makes "
-    "a step wait. Full dots are the answer: they reach the goal or do not. Hollow ones decide nothing. "
-    "Epochs whose bytes came from memory, all or in part, have no dot, but a word below the axis. Squares are the "
-    "utilization with all waits, mean over ranks, with the least and the greatest rank. What is between a dot and its "
-    "square is no fault of storage. "
-    "Formula: docs/metrics.md, Storage-limited utilization; squares: nominal compute / wall time of the steps after "
-    "the first, blocking checkpoints taken out."
-)
-
-RATE_CAPTION = (
-    "How to read it: a dot is an epoch. There is no utilization here, because it needs compute, steps after the "
-    "first and no requests that arrive by themselves. "
-    "Formula: samples (or bytes) of all ranks / the time of the slowest, checkpoints taken out."
-)
-
 
 def time_by_rank(times: Mapping[str, Ints], longest: float = 0.0) -> Figure:
     """Draw the parts of the wall time of each rank, stacked, summed over epochs; `times` are (epochs, ranks), in ns.
@@ -152,16 +128,6 @@ def _epoch_axis(axes: Axes, epochs: int) -> None:
 
 #: The most ranks with a row, and the most steps of each.
 MOST_ROWS, MOST_STEPS = 32, 24
-
-STEPS_CAPTION = (
-    "How to read it: a row is a rank; in it are its steps, and below them the read calls of its readers, a line a "
-    "reader. Where green is interrupted by orange, storage is late. Yellow is waiting for the others: the rank with "
-    "hardly any is the one that all wait for. Grey is the tool's own time before compute, violet what the steps decode "
-    "and preprocess there; white between steps is the tool's time after them, or waiting for a request. "
-    "Formula: data wait is batch in memory - begin of waiting, compute its end - its begin, sync wait end of the "
-    "sync - end of compute, checkpoint from there until it is saved. Times count from the epoch's start on each "
-    "rank's own clock; no clocks of two ranks are compared."
-)
 
 
 def rank_timeline(epoch: RecordedEpoch, gap: str = "tool", longest: float = 0.0) -> Figure:

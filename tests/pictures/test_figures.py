@@ -19,6 +19,7 @@ from dliosim.measure.results.file_phases import RestorePhase
 from dliosim.measure.results.machine import FileSystem
 from dliosim.measure.results.run_summary import Answer, Spread
 from dliosim.pictures import comparisons, reads, scaling, time_breakdown
+from dliosim.pictures.captions import describe_picture
 from dliosim.pictures.catalogue import (
     Picture,
     TimeScales,
@@ -458,9 +459,11 @@ def test_ratios_have_their_intervals_on_an_axis_that_is_even_about_1(compared: C
     assert said[-1] == "1.62 (1.44 to 1.81), faster"
 
 
-def test_captions_say_what_is_drawn() -> None:
-    assert "Grey is the tool's own time" in time_breakdown.STEPS_CAPTION
-    assert "more than once in five times" in comparisons._FOREST
+def test_captions_say_what_is_drawn(compared: ComparisonResult) -> None:
+    assert "Grey is the tool's own time" in describe_picture("timeline-epoch-{epoch}", epoch=1)[1]
+    title, caption = describe_picture("ratios", "First.", **comparisons.caption_words(compared))
+    assert (title, caption[:23]) == ("Ratios to the reference", "First. How to read it: ")
+    assert "more than once in five times" in caption and "{" not in caption
 
 
 def test_long_labels_of_variants_stand_whole_and_have_no_numbers(compared: ComparisonResult) -> None:

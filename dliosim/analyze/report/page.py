@@ -20,6 +20,7 @@ from dliosim.analyze.insights.rules import Finding, is_costly
 from dliosim.analyze.report.first_screen import cure_lines, describe_job, split_note
 from dliosim.analyze.report.tables import list_tables
 from dliosim.pictures import html, style
+from dliosim.pictures.captions import describe_picture
 from dliosim.readable import count, printable, seconds
 
 _HOW = (
@@ -79,26 +80,6 @@ _LEAST_SHARE = 0.02
 
 _COLOURS: Final = {**style.PARTS, "read": style.READS, "write": "#0B4F7D", "metadata": "#B0B0B0"}
 
-_TIMELINE = (
-    "How to read it: a row is a rank, its I/O above and all else below; where there is I/O and no compute below it, "
-    "nothing hides the I/O. The time of the job is divided into {columns} columns of {width}. Each is in the colour "
-    "of what the rank did longest in it, and white is less than 2 % of it. Shorter things do not show: the tables "
-    "count all.{rows} Formula: union of the intervals of the activity's events in the column / the column's length."
-)
-_MAP = (
-    "How to read it: a row is a rank; the darker, the more bytes it reads and writes, and white is none. A white "
-    "column is a time in which no rank moves bytes; a light row is a rank that moves fewer than the others.{rows} "
-    "Formula: bytes of a rank in a bin / the bin's length, those of a call spread evenly over its time."
-)
-_SUM = (
-    "How to read it: what all ranks read and write together. Formula: bytes of all ranks in a bin / the bin's length, "
-    "those of a call spread evenly over its time."
-)
-_SIZES = (
-    "How to read it: how many calls moved how many bytes, in Darshan's bins, whose upper ends belong to them. The axis "
-    "of calls is logarithmic. Calls count once, in the lowest layer that their file has."
-)
-
 
 def list_pictures(view: View, figures: Figures) -> Iterator[tuple[str, str, Figure]]:
     """Yield title, caption and figure of each picture that a trace has something for."""
@@ -107,13 +88,13 @@ def list_pictures(view: View, figures: Figures) -> Iterator[tuple[str, str, Figu
         note = f" Of {len(figures.ranks)} ranks {len(rows)} are shown, evenly chosen by their I/O time."
     if len(view.events) and view.trace.duration:
         width = seconds(figures.job.seconds / FINE_BINS, 3)
-        caption = _TIMELINE.format(columns=FINE_BINS, width=width, rows=note)
-        yield "What each rank did", caption, activity_map(view, figures, rows)
+        title, caption = describe_picture("trace-activity", columns=FINE_BINS, width=width, rows=note)
+        yield title, caption, activity_map(view, figures, rows)
         if any(figures.bandwidth.read) or any(figures.bandwidth.written):
-            yield "Bandwidth of all ranks", _SUM, bandwidth_curve(figures)
-            yield "Bandwidth of each rank", _MAP.format(rows=note), bytes_map(view, figures, rows)
+            yield *describe_picture("trace-bandwidth"), bandwidth_curve(figures)
+            yield *describe_picture("trace-bandwidth-by-rank", rows=note), bytes_map(view, figures, rows)
     if any(figures.access.read.bins) or any(figures.access.write.bins):
-        yield "Sizes of calls", _SIZES, sizes_chart(figures)
+        yield *describe_picture("trace-sizes"), sizes_chart(figures)
 
 
 def choose_rows(figures: Figures) -> Ints:
