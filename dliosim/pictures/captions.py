@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from functools import cache
 from pathlib import Path
+from typing import Final
 
+from dliosim.report.prose import read_sections
 
-@cache
-def _read_captions() -> dict[str, tuple[str, str]]:
-    text = Path(__file__).with_name("captions.txt").read_text(encoding="utf-8")
-    parts = re.findall(r"(?m)^# (\S+): (.*)\n((?:[^#\n].*\n)+)", text)
-    return {name: (title, " ".join(caption.split())) for name, title, caption in parts}
+_SECTIONS: Final = read_sections(Path(__file__).with_name("captions.txt"))
 
 
 def describe_picture(key: str, /, *before: str, **words: object) -> tuple[str, str]:
@@ -19,5 +15,5 @@ def describe_picture(key: str, /, *before: str, **words: object) -> tuple[str, s
 
     Raises KeyError for a picture that captions.txt does not have.
     """
-    title, caption = _read_captions()[key]
-    return title.format(**words), " ".join(filter(None, [*before, caption.format(**words)]))
+    title, caption = _SECTIONS[key]
+    return title.format(**words), " ".join([*filter(None, before), *caption.format(**words).split()])
