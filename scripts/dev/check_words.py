@@ -148,7 +148,7 @@ def check_comments(path: Path) -> Iterator[tuple[int, str]]:
 
 #: Files that show the listed words.
 _WITH_WORDS = ("check_words.py", "test_check_words.py", "glossary.md")
-_CHECKS = {".py": check_python, ".md": check_markdown, ".dlio": check_comments, ".sh": check_comments}
+_CHECKS = {".py": check_python, ".md": check_markdown, **dict.fromkeys((".dlio", ".sh", ".txt"), check_comments)}
 
 
 def main(arguments: list[str]) -> int:
