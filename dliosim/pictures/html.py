@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from string import Template
 from urllib.parse import quote
 
 from dliosim.report.text_table import Table, split_columns
-
-_STYLE = Path(__file__).with_name("page.css")
-
 
 # What stands for itself in the address of a picture: nothing that ends it, or would be markup.
 _UNQUOTED = " =':;,/.*-+!{}"
@@ -60,22 +58,9 @@ def page(title: str, answer: Sequence[str], sections: Sequence[Section]) -> str:
         body += [_heading(2, section.title, anchor), *pieces]
         for (name, to), (_, below) in zip(inner, parts, strict=True):
             body += [_heading(3, name, to), *below]
-    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-    head = [
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        "<head>",
-        '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title>",
-        f"<style>\n{_STYLE.read_text(encoding='utf-8')}</style>",
-        "</head>",
-        "<body>",
-        f"<h1>{_text(title)}</h1>",
-    ]
-    nav = f"<nav><ul>{''.join(links)}</ul></nav>"
-    return "\n".join([*head, *answer, nav, *body, "</body>", "</html>", ""])
+    filled = {"answer": "\n".join(answer), "links": "".join(links), "body": "\n".join(body)}
+    style, whole = (Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "html"))
+    return Template(whole).substitute(filled, title=escape(title), heading=_text(title), style=style)
 
 
 def _heading(level: int, text: str, anchor: str) -> str:

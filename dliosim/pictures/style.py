@@ -10,6 +10,7 @@ import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, Literal
 
 import matplotlib as mpl
@@ -160,30 +161,8 @@ MOST_SHAPES = 4000
 #: Dots per inch of images.
 _DPI = 160
 
-_SETTINGS = {
-    "text.parse_math": False,
-    "font.family": ["DejaVu Sans"],
-    "font.size": 9.0,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 9.0,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": "#666666",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": "#DDDDDD",
-    "grid.linewidth": 0.6,
-    "xtick.labelsize": 8.5,
-    "ytick.labelsize": 8.5,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.fontsize": 8.5,
-    "legend.frameon": False,
-    "svg.fonttype": "none",  # Text stays text, which is a tenth of its outlines.
-    "svg.hashsalt": "dliosim",
-    "image.cmap": HEAT,
-}
+_SETTINGS = mpl.rc_params_from_file(Path(__file__).with_name("pictures.mplstyle"), use_default_template=False)
+_SETTINGS |= {"image.cmap": HEAT, **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color"), INK)}
 
 
 @contextmanager
