@@ -61,10 +61,5 @@ def make_pattern(traces: Sequence[Path], keep_names: bool) -> tuple[str, list[st
     ]
     if doubts := sum(not one.fact.is_sure for one in list_settings(lines)):
         notes.append(f"{count(doubts, 'value')} marked `?` or `unknown`: compare them with the job")
-    return (
-        f"{text}\n# {whose} {shares}; writes that made its data are left out.\n",
-        notes,
-        last.ranks,
-        trace,
-        last.makes_data,
-    )
+    text += f"\n# {whose} {shares}; writes that made its data are left out.\n"
+    return text, notes, last.ranks, trace, last.makes_data
