@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -47,13 +47,8 @@ def mean_spread(spreads: Sequence[RankSpread]) -> RankSpread:
     """Return the mean of a figure over epochs, with its smallest and largest value; an estimate if epochs differ."""
     if all(spread == spreads[0] for spread in spreads):
         return spreads[0]
-    return RankSpread(
-        min(spread.minimum for spread in spreads),
-        sum(spread.mean for spread in spreads) / len(spreads),
-        max(spread.maximum for spread in spreads),
-        sum(spread.total for spread in spreads) / len(spreads),
-        True,
-    )
+    low, mean, most, total, _ = zip(*map(astuple, spreads), strict=True)
+    return RankSpread(min(low), sum(mean) / len(mean), max(most), sum(total) / len(total), True)
 
 
 @dataclass(frozen=True, slots=True)

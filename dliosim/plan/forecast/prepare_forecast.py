@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +96,10 @@ def _deal_files(ranks: int, columns: _Columns, guessed: tuple[bool, bool, bool, 
     """Return what ranks have of files that are dealt in turn, from samples, bytes and calls of each file."""
     (samples, sizes, calls), owner = columns, np.arange(len(columns[0])) % ranks
     counted = (np.bincount(owner, column, ranks) for column in (samples, sizes, None, calls))
+    return _spread_counts(ranks, counted, guessed)
+
+
+def _spread_counts(ranks: int, counted: Iterable[NDArray[Any]], guessed: tuple[bool, bool, bool, bool]) -> _Counts:
     made, written, files, issued = (spread_of(one, ranks, guess) for one, guess in zip(counted, guessed, strict=True))
     return made, written, files, issued
 
@@ -108,12 +113,9 @@ def _count_many_files(places: FramedPlaces, _: bool, ranks: int, transfer: int |
     held = (files - np.arange(ranks) + ranks - 1) // ranks
     uneven = total % files != 0
     calls = total / files if transfer is None else float((-(-sizes // transfer)).mean())
-    return (
-        spread_of(held * (total / files), ranks, uneven),
-        spread_of(held * float(sizes.mean()), ranks, uneven or dataset.constant_size is None),
-        spread_of(held, ranks, False),
-        spread_of(held * calls, ranks, uneven or (transfer is not None and dataset.constant_size is None)),
-    )
+    varies = uneven or dataset.constant_size is None
+    columns = held * (total / files), held * float(sizes.mean()), held, held * calls
+    return _spread_counts(ranks, columns, (uneven, varies, False, uneven if transfer is None else varies))
 
 
 def _count_shared_files(places: FramedPlaces, exact: bool, ranks: int, transfer: int | None) -> _Counts:
@@ -146,12 +148,8 @@ def _count_shared_files(places: FramedPlaces, exact: bool, ranks: int, transfer:
     calls = samples + empty if transfer is None else np.maximum(filled_by, -(-written // transfer))
     # A share in several files ends each of them with a shorter call.
     known = exact and int(held.max()) <= 1 and int(samples.max()) <= SAMPLES_AT_ONCE
-    return (
-        spread_of(samples, ranks, False),
-        spread_of(written, ranks, not exact),
-        spread_of(held, ranks, False),
-        spread_of(calls, ranks, transfer is not None and not known),
-    )
+    guessed = False, not exact, False, transfer is not None and not known
+    return _spread_counts(ranks, (samples, written, held, calls), guessed)
 
 
 def sum_sidecars(dataset: Dataset, suffix: str) -> tuple[float, bool]:

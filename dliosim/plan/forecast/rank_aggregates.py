@@ -79,13 +79,8 @@ class EpochAggregate:
             return spread
         planned = sum(one.bytes for one in self.found) * self.scale / len(self.found)
         mean = spread.mean * samples.mean * self.mean_bytes / planned if planned else 0.0
-        return replace(
-            spread,
-            minimum=min(spread.minimum, mean),
-            mean=mean,
-            maximum=max(spread.maximum, mean),
-            total=mean * self.case.job.ranks,
-        )
+        total = mean * self.case.job.ranks
+        return RankSpread(min(spread.minimum, mean), mean, max(spread.maximum, mean), total, spread.estimated)
 
     def limit_to_readers(self, spread: RankSpread) -> RankSpread:
         """Return a figure for the ranks that read: with `scatter by node` only a node's first rank reads.
@@ -159,8 +154,13 @@ def _files_of_nodes(tally: EpochAggregate, files: Sequence[Ints]) -> RankSpread:
         # As if each rank touched files at random.
         untouched = float(np.mean([1 - _scale_files(tally, len(own)) / total for own in files]))
         found, estimated = total * (1 - untouched**job.ranks_per_node), True
-    least = found if job.ranks_per_node == 1 else 0
-    return RankSpread(least, found * job.nodes / job.ranks, found, found * job.nodes, estimated)
+    return _spread_of_readers(found, job.nodes, job.ranks, estimated)
+
+
+def _spread_of_readers(value: float, readers: int, ranks: int, estimated: bool) -> RankSpread:
+    """Return the spread of a figure that is the same on all ranks that read; the others have none."""
+    least = value if readers == ranks else 0
+    return RankSpread(least, value * readers / ranks, value, value * readers, estimated)
 
 
 def count_opens(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
@@ -179,8 +179,7 @@ def count_opens(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
         # Batches of one size never need larger buffers later, so no file is opened again.
         exact = tally.whole or dataset.constant_size is not None
         opens, readers = handles if tally.opening else 0, job.nodes if access.scatter else job.ranks
-        least = opens if readers == job.ranks else 0
-        return RankSpread(least, opens * readers / job.ranks, opens, opens * readers, not exact)
+        return _spread_of_readers(opens, readers, job.ranks, not exact)
     if access.scatter:
         # A file that is new to one rank of a node may be open for another: the real number is smaller than this.
         return replace(_files_of_nodes(tally, tally.fresh), estimated=True)
@@ -205,10 +204,8 @@ def count_calls(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
     if access.scatter and access.engine == "mmap" and access.open != "each sample":
         # One copy out of mappings fills a step for all ranks of a node: the rank with most steps decides their number.
         copies = tally.make_spread([one.issued * tally.scale for one in tally.found])
-        uniform = copies.minimum == copies.maximum
-        total = copies.maximum * job.nodes
-        least = copies.maximum if job.nodes == job.ranks else 0
-        return RankSpread(least, total / job.ranks, copies.maximum, total, copies.estimated or not uniform)
+        estimated = copies.estimated or copies.minimum != copies.maximum
+        return _spread_of_readers(copies.maximum, job.nodes, job.ranks, estimated)
     return tally.limit_to_readers(
         tally.scale_by_bytes(tally.make_spread([one.issued * tally.scale for one in tally.found]), samples)
     )
