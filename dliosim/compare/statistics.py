@@ -178,7 +178,7 @@ def pair_differences(logs: Floats, ends: NDArray[np.intp]) -> tuple[Floats, Floa
 
 
 def compare_pairs(times: Floats, comparisons: Sequence[VariantComparison]) -> dict[tuple[int, int], VariantComparison]:
-    """Return the second variant of each pair (lower number first) against the first one.
+    """Return the second variant of each pair, in both orders, against the first one.
 
     `times` is (blocks, variants), with at least `FEWEST` blocks. `comparisons` is each variant but the first against
     the first: these pairs were chosen before, and a difference of the table stays one. Which variant is the fastest is
@@ -187,7 +187,8 @@ def compare_pairs(times: Floats, comparisons: Sequence[VariantComparison]) -> di
     logs = np.log(times)
     pairs = list(itertools.combinations(range(logs.shape[1]), 2))
     found = dict(zip(pairs, _make_comparisons(judge_pairs(logs, pairs)), strict=True))
-    return found | {(0, number): one for number, one in enumerate(comparisons, 1) if one.is_shown}
+    found |= {(0, number): one for number, one in enumerate(comparisons, 1) if one.is_shown}
+    return found | {(second, first): one.swap() for (first, second), one in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +218,7 @@ def choose_variant(times: Floats, comparisons: Sequence[VariantComparison]) -> C
     use = min(better, key=lambda variant: float(means[variant]), default=0)
     if use:
         pairs = compare_pairs(times, comparisons)
-        leads = {
-            other: pairs[other, use] if other < use else pairs[use, other].swap()
-            for other in range(times.shape[1])
-            if other != use
-        }
+        leads = {other: pairs[other, use] for other in range(times.shape[1]) if other != use}
     else:
         leads = {variant: one.swap() for variant, one in enumerate(comparisons, 1)}
     worse = [other for other, one in leads.items() if one.is_shown and one.ratio > 1]
