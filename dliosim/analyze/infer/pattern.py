@@ -292,6 +292,12 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
         why = "the mean of what was read: calls do not show the bytes of each"
     if not data.is_seen:
         why = "calls that are not in the trace have read more: it moves in the files beyond its reads"
+    held = data.contents.size.sum() if data.contents is not None and data.contents.samples == data.samples else 0
+    if reads.size.sum() < _MOSTLY * held:
+        why, is_sure = (
+            f"as read, {percent(float(reads.size.sum() / held), 2)} of the files: a tracer may miss calls",
+            False,
+        )
     how = "whole" if data.is_whole else "in part"
     are_known = data.were_written or len(np.unique(reads.file)) == files  # others may be no data
     return {

@@ -79,3 +79,14 @@ def test_reads_of_all_of_large_files_are_not_taken_apart(tmp_path: Path, monkeyp
     paths = write_rows(tmp_path)
     rows = [read(at * MS, MS // 9, paths[at % 2], 0, 450, epoch=1, step=at + 1) for at in range(12)]
     assert "# ?" in line_of(infer(rows), "format")
+
+
+@pytest.mark.parametrize(("read_bytes", "is_sure"), [(64, False), (728, True)])
+def test_a_size_that_is_less_than_files_hold_is_a_guess(read_bytes: int, is_sure: bool, tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{file}.npy") for file in range(8)]
+    for path in paths:
+        np.save(path, np.zeros(600, np.uint8))
+    rows = [read(at * MS, MS // 9, path, 0, read_bytes, epoch=1, step=at // 2 + 1) for at, path in enumerate(paths)]
+    line = line_of(infer(rows), "size")
+    assert ("# ?" not in line) == is_sure
+    assert is_sure or "11 % of the files" in line
