@@ -99,6 +99,17 @@ def test_what_was_written_is_right(made: Path, ranks: int) -> None:
     assert {path: path.stat().st_mtime_ns for path in made.rglob("*") if path.is_file()} == before
 
 
+def test_the_lock_on_a_copy_that_a_job_reads_is_no_surplus(data: Path) -> None:
+    bases = [data / path for path in ("d", "records")]
+    with CheckpointStores() as job:
+        for base in bases:
+            (directory,) = base.iterdir()
+            job.lock_copy(directory, writes=False)
+            assert (directory / "lock").exists()
+        done = verify(data)
+    assert (done.returncode, lines(data, done)[1:]) == (0, []), done.stdout
+
+
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "d/*/000000000.raw": lambda path: flip(path, 77),
     "records/*/0001/000000003.tfrecord": lambda path: flip(path, 12),

@@ -27,6 +27,7 @@ from dliosim.execute.mpi.world import World
 from dliosim.execute.payload.payload_format import crc32_combine
 from dliosim.execute.phases.context import DatasetFiles, OpenDataset, Options, Progress, Session
 from dliosim.execute.safe_open import open_folder, open_for_read
+from dliosim.execute.store.locking import NAME as LOCK
 from dliosim.execute.store.manifest import NAME, CheckpointManifest
 from dliosim.formats.protocols import Built, Format
 from dliosim.formats.registry import bind, import_libraries, import_modules
@@ -375,8 +376,8 @@ def _is_part(form: Format, name: str) -> bool:
     dataset = form.dataset
     path, layout = Path(name), dataset.layout
     number = path.stem if path.suffix else name
-    if name == NAME or not (number.isdecimal() and len(number) < 19):
-        return name == NAME
+    if not (number.isdecimal() and len(number) < 19):
+        return name in (NAME, LOCK)  # a job has a lock on a copy that it made or reads
     if not path.suffix:
         return int(name) < layout.folders > 1 and dataset.folder_name(int(name)) == name
     own = Path(dataset.file_name(int(number)))
