@@ -251,7 +251,7 @@ def size_dataset(workload: Workload, dataset: Dataset, needed: float, steps: int
     of -D that make the data set so. Raises UsageError for existing files, and if no size keeps both.
     """
     if isinstance(dataset, JoinedDataset):
-        raise UsageError(f"data sets `{dataset.name}`: a loop reads them together{HELP}give each its own `samples`")
+        raise UsageError(f"data sets `{dataset.name}`: a loop reads them together{HELP}`size` takes one data set")
     if dataset.source:
         text = f"data set `{dataset.name}`: its samples are counted in existing files (`from files`), and cannot be set"
         raise UsageError(f"{text}{HELP}`dliosim check PATTERN --rules mlperf-v3` says if there are enough")

@@ -81,7 +81,7 @@ def parse_roots(parsed: SimpleNamespace) -> dict[str, Path]:
     for text in parsed.root:
         name, equals, place = text.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name) or not place:
-            hint = f"\n  = help: write `--root fast={place or text}`, or `--dir {place or text}`"
+            hint = f"\n  = help: write `--root NAME={place or text}`, or `--dir {place or text}`"
             raise UsageError(f"--root {text}: expected NAME=DIR{hint}")
         places[name] = Path(place).absolute()
     return places

@@ -224,7 +224,8 @@ def write_line(place: Span, text: str) -> str:
     whole = place.source.line(line)
     before, after = whole[: column - 1], whole[column - 1 + place.end - place.start :]
     if place.source.name == COMMAND_LINE:
-        return f"{before.strip()}{quote_value(text)}"
+        option, _, name = before.strip().partition(" ")
+        return f"{option} {quote_pair(name.rstrip('='), text)}"
     after = re.match(r'(?:[^#"]|"[^"]*")*', after)[0] if after else ""  # type: ignore[index]  # it matches nothing, too
     return " ".join(f"{before} {text}{after}".split()) if before.strip() or after.strip() else text
 
