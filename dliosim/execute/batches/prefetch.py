@@ -342,6 +342,8 @@ class Task(Generic[T]):
             self._error = error
         finally:
             self.ended = perf_counter_ns()
+            # A method of this task refers to it. Loops collect no garbage, and the plan of each epoch would stay.
+            del self._action
             self._done.release()
 
     def fail(self, error: BaseException) -> None:

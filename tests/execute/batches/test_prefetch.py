@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -321,3 +323,22 @@ def test_what_of_a_wait_may_be_for_data_is_the_calls_of_its_batch_and_its_decodi
         batches.end()
     batches.close()
     assert found == [(each, decoded) for each in called] * 2
+
+
+def test_the_calls_of_an_epoch_are_freed_without_the_garbage_collector_which_loops_turn_off() -> None:
+    batches, held = ahead([]), []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            epoch = EpochCalls(steps_of(5))
+            held.append(weakref.ref(epoch.calls.offset))
+            batches.begin(epoch)
+            batches.start()
+            for step in range(5):
+                batches.wait(step)
+            batches.end()
+        assert [one() is None for one in held] == [True, True, False]
+    finally:
+        gc.enable()
+        batches.close()
