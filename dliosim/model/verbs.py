@@ -141,9 +141,9 @@ class Loop:
     epochs: Annotated[int, Phrase("COUNT<=1_000_000_000")] = 1  #: passes over the data
     #: most steps per pass; the exact number if nothing is read. Default: all
     steps: Annotated[int | None, Phrase("COUNT")] = None
-    #: page cache at the begin of an epoch. `cold each epoch`: each node first drops the pages of the data set; one that
-    #: holds 1 % of them or more after this time ends the run. The time is in no other figure. Default: `as they are`;
-    #: `within 60 s`
+    #: page cache at the start of an epoch. `cold each epoch`: each node first drops the pages of the data set; if a
+    #: node still caches 1 % or more after this time, the run fails. The time is reported only as `drop_seconds`.
+    #: Default: `as they are`; `within 60 s`
     cold_within: Annotated[float | None, Phrase("as they are | cold each epoch [within TIME]", "caches")] = None
     #: ends the loop at the first step boundary after this time, agreed by all ranks unless `sync off`; it does not
     #: repeat passes: give enough `epochs`
@@ -250,21 +250,21 @@ class Restore:
     #: rank r reads what rank (r + N) mod ranks would
     shift: Annotated[int, Phrase(SHIFT, "shifted by")] = 0
     #: `own part`: each rank reads what it will hold. `everything`: each rank reads all. `... once`: one rank reads what
-    #: several need (data rank 0 for tensors) and sends it to the others; `... once without sending`: the others go
-    #: without. `everything by file then broadcast`: file k is read by rank k mod ranks, which broadcasts it; all ranks
+    #: several need (data rank 0 for tensors) and sends it to the others; `... once without sending`: the others get
+    #: nothing. `everything by file then broadcast`: file k is read by rank k mod ranks, which broadcasts it; all ranks
     #: read at once. Default: `own part`
     everything: Annotated[bool, Phrase(keyword="reads", rule="reads")] = False
     once: bool = False  #: true: of ranks that need the same bytes the first one reads them, and broadcasts them
     sent: bool = True  #: false: with `once`, nothing is broadcast
     by_file: bool = False  #: true: each file is read by one rank, in turn, which broadcasts it to all
-    #: file with which a rank begins. `as saved`: the first that it needs. `rotated by rank`: rank r begins at place r *
-    #: files / ranks of its files, and ends with those before
+    #: file with which a rank starts. `as saved`: the first that it needs. `rotated by rank`: rank r starts at place r *
+    #: files / ranks of its files, and ends with the files before
     order: Annotated[Literal["as saved", "rotated by rank"], Phrase()] = "as saved"
     #: `calls`: those of the checkpoint's `api`. `mmap`: pages of mapped files are touched as they are needed, as with
     #: `engine mmap` of a loop; `api posix` only
     through: Annotated[Literal["calls", "mmap"], Phrase()] = "calls"
-    #: `whole file`: each rank reads a file from begin to end, through the page cache, before the first range that it
-    #: needs of it; `api posix` only
+    #: `whole file`: each rank reads a whole file, through the page cache, before the first range that it needs of it;
+    #: `api posix` only
     ahead: Annotated[bool, Phrase("whole file | off", "read ahead")] = False
     #: `each once`: all checkpoints that the verbs above saved, the oldest first. `each of 10 once`: the first 10 of
     #: these or, if nothing above saves, of those that exist. A missing or damaged one is an error. `restore C each
