@@ -299,6 +299,7 @@ class Recorder(CallCollector):
     def _collect_runs(self, runs: _PlannedRuns) -> None:
         """Make columns of runs of one thread."""
         wholes, first, size = zip(*runs.rows, strict=True)
+        begin, end = runs.begin, runs.end
         ends = np.cumsum(runs.counts)
         begins = ends - runs.counts
         moved_less = {begins[run] + call: (moved, ended) for run, call, moved, ended in runs.short}
@@ -314,12 +315,14 @@ class Recorder(CallCollector):
             ]
             *rows, step = (np.concatenate(column) for column in zip(*parts, strict=True))
             columns = self._columns_of(runs.log, *rows)
-        end = runs.end
+            # One call for all rows has a row for each of its files, and these begin and end together.
+            many = [len(part[0]) // count for part, count in zip(parts, runs.counts.tolist(), strict=True)]
+            begin, end = (np.repeat(times, np.repeat(many, runs.counts)) for times in (begin, end))
         if moved_less:
             end, columns["moved"] = end.copy(), columns["moved"].copy()
             for at, (moved, ended) in moved_less.items():
                 columns["moved"][at], end[at] = moved, ended
-        columns |= {"begin": runs.begin, "duration": end - runs.begin}
+        columns |= {"begin": begin, "duration": end - begin}
         columns["step"] = step if self._epoch else np.full(len(end), UNKNOWN)
         self._add(self.calls, columns)
 
@@ -397,16 +400,15 @@ def _each_row(whole: PlannedCalls, first: int, size: int) -> tuple[NDArray[np.in
 
 
 def _one_call(whole: PlannedCalls, first: int, size: int) -> tuple[NDArray[np.int64], ...]:
-    """Return the same of one call for all rows: `UNKNOWN` are what differs among them, and what no rows have."""
+    """Return lowest offset and bytes of one call in each of its files, with file and step: `UNKNOWN` without rows."""
     file, offset, length, step = _each_row(whole, first, size)
-    of_one = size and (file == file[0]).all()
-    found = (
-        file[0] if of_one else UNKNOWN,
-        offset.min() if of_one else UNKNOWN,
-        length.sum(),
-        step[0] if size else UNKNOWN,
-    )
-    return tuple(np.array([value], np.int64) for value in found)
+    if not size:
+        return tuple(np.array([value]) for value in (UNKNOWN, UNKNOWN, 0, UNKNOWN))
+    found, place = np.unique(file, return_inverse=True)
+    lowest, moved = np.full(len(found), offset.max()), np.zeros(len(found), np.int64)
+    np.minimum.at(lowest, place, offset)
+    np.add.at(moved, place, length)
+    return found, lowest, moved, np.full(len(found), step[0])
 
 
 class _Process:

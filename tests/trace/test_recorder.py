@@ -63,7 +63,7 @@ def test_a_run_of_calls_has_what_the_plan_says_of_its_rows() -> None:
     assert (found["epoch"], found["step"]) == ([3] * 3, [2] * 3)
 
 
-def test_one_call_for_all_rows_has_their_bytes_and_lowest_offset() -> None:
+def test_one_call_for_all_rows_has_their_bytes_and_lowest_offset_in_each_file() -> None:
     one = recorder()
     calls = plan_calls(plan([0, 0, 1], [0, 2, 3]), None)
     one.begin_epoch(1)
@@ -73,8 +73,9 @@ def test_one_call_for_all_rows_has_their_bytes_and_lowest_offset() -> None:
     reader.run(1200, [1250], calls.part(0, 0))
     reader.run(1300, [1350], calls)
     found = collect(one, reader)
-    assert (found["offset"], found["asked"], found["step"]) == ([0, 200, -1, -1], [21, 12, 0, 33], [1, 2, -1, 1])
-    assert found["file"] == [0, 1, -1, -1]
+    assert (found["offset"], found["asked"]) == ([0, 200, -1, 0, 200], [21, 12, 0, 21, 12])
+    assert (found["file"], found["step"]) == ([0, 1, -1, 0, 1], [1, 2, -1, 1, 1])
+    assert (found["begin"], found["duration"]) == ([100, 100, 200, 300, 300], [50] * 5)
 
 
 def test_a_call_that_was_cut_short_has_its_own_bytes_and_end() -> None:
