@@ -12,6 +12,8 @@ from dliosim.model.distributions import Distribution, constant
 
 #: Draws by which distributions are compared with sizes.
 _DRAWS: Final = 1 << 14
+#: One size may stand for all if their mean is within this share of it.
+_SAME_MEAN: Final = 0.01
 #: The share of draws that limits may clip.
 _CLIPPED: Final = 0.4
 
@@ -25,7 +27,10 @@ def fit_sizes(sizes: NDArray[np.float64]) -> tuple[Distribution, float]:
     if low == high:
         return constant(low), 0.0
     mean, stdev = (float(np.rint(value)) for value in (sizes.mean(), sizes.std()))
+    different, often = np.unique(sizes, return_counts=True)
+    most = float(different[often.argmax()])
     candidates = [Distribution("uniform", (low, high))]
+    candidates += [constant(most)] * bool(abs(most - sizes.mean()) <= _SAME_MEAN * most)
     candidates += [Distribution(kind, (mean, max(stdev, 1.0)), low, high) for kind in ("normal", "lognormal", "gamma")]
     ordered = np.sort(sizes)
 

@@ -17,6 +17,7 @@ from dliosim.cli import main
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Chunk, Compression, Dataset, Job, Layout, Shape
 from dliosim.model.counter_rng import draw, key
+from dliosim.model.distributions import constant
 from dliosim.model.fitted_sizes import fit_sizes
 
 WAVES = np.cumsum(np.random.default_rng(1).normal(size=1 << 20))
@@ -153,3 +154,9 @@ def test_drawn_sizes_are_found_again(kind: str, spread: float, seed: int) -> Non
     assert error < 0.05
     again = draw(found, key(1, "other"), np.arange(10_000))
     assert again.mean() == pytest.approx(sizes.mean(), rel=0.02)
+
+
+def test_one_size_stands_for_few_others_if_the_mean_stays() -> None:
+    sizes = np.repeat([160.0, 200.0], [995, 5])
+    assert fit_sizes(sizes) == (constant(160), pytest.approx(0.005))
+    assert fit_sizes(np.append(sizes, 50_000.0))[0].kind != "constant"
