@@ -4,9 +4,10 @@
 
 With `--alone` the data are deleted first, so that nothing but the events says what they are.
 A pattern is inferred if its loops have the same epochs, batch, samples, files and saves as its own, and its saves and
-restores the same bytes, numbers within 2 % or, from 20 on, 1. A batch or epochs that are marked
-as a guess, and samples that follow from a batch, are not counted as wrong. The output is a markdown
-table, with the values that differ, and how many are inferred, guessed and wrong; the status is 1 if one is wrong.
+restores the same bytes, numbers within 2 % or, from 20 on, 1. Shares of a mixture are those that were drawn, and not
+compared. A batch or epochs that are marked as a guess, and samples that follow from a batch, are not counted as wrong.
+The output is a markdown table, with the values that differ, and how many are inferred, guessed and wrong; the status is
+1 if one is wrong.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ def list_values(workload: Workload) -> Values:
     """Return the values of a workload that are compared, by what they are."""
     found: Values = {}
     for number, loop in enumerate(loops_of(workload.verbs), 1):
-        data = workload.dataset(loop.dataset) if loop.dataset else None
+        data = workload.read_dataset(loop)
         steps = loop.arrivals.requests if loop.arrivals else steps_of_epoch(loop, data, workload.job.ranks)
         found |= {f"{number} epochs": loop.epochs, f"{number} steps": steps, f"{number} batch": loop.batch}
-        found |= {f"{number} samples": data.samples, f"{number} files": data.layout.files} if data else {}
+        for place, one in enumerate(sorted(data.members, key=lambda each: -each.samples) if data else (), 1):
+            found |= {f"{number} samples {place}": one.samples, f"{number} files {place}": one.layout.files}
     for phase in forecast(workload).phases:
         what = "loops" if phase.verb in ("train", "evaluate", "infer") else phase.verb
         if what in ("loops", "save", "restore"):

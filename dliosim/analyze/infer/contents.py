@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -19,7 +19,7 @@ from dliosim.formats.registry import bind
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.model import Dataset, FileSurvey, Job, constant
-from dliosim.model.dataset import pack_counts
+from dliosim.model.dataset import Chunk, pack_counts
 from dliosim.plan.samples.sample_index import concat_indexes, sample_places
 
 #: More files than this are not opened, samples not placed, bytes not read if a format has no index.
@@ -82,6 +82,8 @@ def read_contents(paths: Sequence[str]) -> Contents | None:
             (dataset,) = compile_pattern(pattern, [], Job(1), survey)[0].datasets
         except (PatternError, DliosimError, OSError):
             return None
+    if (rows := indexes[0].columns[0].samples) > 1:
+        dataset = replace(dataset, chunk=Chunk(rows, "samples"))
     index = concat_indexes(indexes)
     samples = int(index.first_sample[-1])
     if samples > _MOST_SAMPLES or not (index.has_disjoint_samples or dataset.format == _BY_GROUPS):

@@ -19,9 +19,12 @@ from dliosim.analyze.infer.reads import SampleReads, find_long, find_spans, lane
 from dliosim.analyze.infer.sums import find_means
 from dliosim.analyze.read.darshan.counters import LogTrace
 from dliosim.readable import count
+from dliosim.trace.calls import Call
 
-#: A data set has this share of the bytes of all data sets, or none of its files matters.
-_MATTERS: Final = 0.01
+#: A data set has this share of the bytes of all data sets, or none of its files matters, but for loops that read it
+#: with another one: then it has this share of the calls that read.
+MATTERS: Final = 0.01
+_CALLS: Final = 0.1
 #: Folders from this number on next to each other, with files of one ending, are the classes of one data set.
 _CLASSES: Final = 4
 #: The share of a file's reads that are within epochs from which on it is data.
@@ -87,15 +90,17 @@ class DataFiles:
 
 
 def list_data_files(view: View) -> list[DataFiles]:
-    """Return the data sets that were read, in the order of their first reads; files of little matter are left out."""
+    """Return the data sets that were read, in the order of their first reads, without files of few bytes and calls."""
     events = view.events
     reads = view.basic & events.is_kind("read") & (view.bytes > 0) & (events.file >= 0)
     is_data = _find_data(view, reads)
     reads &= np.append(is_data, False)[events.file]
     numbers = np.where(is_data, _number_families(events.files), -1)
     family = np.append(numbers, -1)[events.file]
+    calls = np.bincount(family[reads]) if reads.any() else np.zeros(0)
     total = np.bincount(family[reads], view.bytes[reads]) if reads.any() else np.zeros(0)
-    matters = np.flatnonzero((total > 0) & (total >= _MATTERS * total.sum())).tolist()
+    matters = (total >= MATTERS * total.sum()) | (calls >= _CALLS * calls.sum())
+    matters = np.flatnonzero((total > 0) & matters).tolist()
     first = {number: int(events.begin[reads & (family == number)].min()) for number in matters}
     order = sorted(matters, key=lambda one: first[one])
     return [_describe(view, _list_calls(view, family == number, reads)) for number in order]
@@ -176,7 +181,7 @@ def _list_calls(view: View, is_own: Bools, reads: Bools) -> _Calls:
     seeks = np.flatnonzero(is_own & events.is_kind("seek") & np.isin(events.file, used))
     was_read, wrote, farthest = np.zeros((3, len(order)), np.int64)
     for ends, some, size in (
-        (was_read, rows, view.sizes[rows]),
+        (was_read, rows, _extents_of(view, rows, place[events.file[rows]])),
         (wrote, np.flatnonzero(written), view.sizes[written]),
         (farthest, seeks, 0),
     ):
@@ -197,6 +202,17 @@ def _list_calls(view: View, is_own: Bools, reads: Bools) -> _Calls:
         bool(written.any()),
         are_lost,
     )
+
+
+def _extents_of(view: View, rows: Ints, file: Ints) -> Ints:
+    """Return the bytes behind the offset of some reads: copies of several samples have the lowest one; (rows,)."""
+    size, events = view.sizes[rows], view.events
+    if Call.COPY.label not in events.names or not len(rows):
+        return size
+    least = np.full(file.max() + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, file, size)
+    found: Ints = np.where(events.name[rows] == events.names.index(Call.COPY.label), least[file], size)
+    return found
 
 
 def _list_unread(paths: tuple[str, ...], traced: Sequence[str]) -> tuple[str, ...]:

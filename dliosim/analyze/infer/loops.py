@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -10,9 +11,10 @@ import numpy as np
 
 from dliosim.analyze.arrays import Bools, Ints, find_starts, group_rows
 from dliosim.analyze.figures.view import View
-from dliosim.analyze.infer.data_files import DataFiles
+from dliosim.analyze.infer.data_files import MATTERS, DataFiles
 from dliosim.analyze.infer.facts import Fact
-from dliosim.analyze.infer.orders import describe_order, is_in_order, list_lanes, list_passes, share_all
+from dliosim.analyze.infer.joined import Joined, join_datasets
+from dliosim.analyze.infer.orders import is_in_order, list_lanes, list_passes, share_all
 from dliosim.analyze.infer.reads import SampleReads, count_at_once, count_by, find_long, find_spans, mode_of
 from dliosim.analyze.read.darshan.counters import LogTrace
 from dliosim.readable import count, percent
@@ -33,9 +35,9 @@ _FEWEST_BURSTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class LoopFacts:
-    """A loop over a data set, or over none."""
+    """A loop over data sets, or over none."""
 
-    data: DataFiles | None  #: what it reads
+    reads: Joined | None  #: what it reads
     spans: Ints  #: its epochs among the events; none if the trace has no epochs
     epochs: int  #: epochs
     steps: int  #: steps of each rank in an epoch; 0 if they are not known
@@ -43,19 +45,26 @@ class LoopFacts:
     has_compute: bool  #: its steps are known by their compute
     facts: dict[str, Fact]  #: settings by their heads
 
+    @property
+    def data(self) -> DataFiles | None:
+        """Return what it reads, as one data set."""
+        return self.reads.data if self.reads is not None else None
 
-def list_loops(view: View, datasets: list[DataFiles]) -> list[LoopFacts]:
+
+def list_loops(view: View, datasets: Sequence[DataFiles]) -> list[LoopFacts]:
     """Return the loops in the order in which they begin."""
     events = view.events
     spans = np.flatnonzero(events.is_kind("epoch"))
-    owner = np.full(len(spans), -1, np.int64)
-    most = np.zeros(len(spans), np.int64)  # reads of the data set that has most in each epoch
-    for number, data in enumerate(datasets):
-        inside = find_spans(view, spans, data.reads.rank, data.reads.begin)
-        many = np.bincount(inside[inside >= 0], minlength=len(spans))
-        owner[many > most] = number
-        most = np.maximum(many, most)
-    found = [_describe_loop(view, data, spans[owner == number]) for number, data in enumerate(datasets)]
+    least = MATTERS * sum(int(data.reads.size.sum()) for data in datasets)
+    owner, host = _find_hosts(view, spans, datasets, least)
+    found = []
+    for number in np.unique(host).tolist():
+        together = [data for data, own in zip(datasets, host.tolist(), strict=True) if own == number]
+        are_in_steps = bool(len(spans)) and all((data.reads.step > 0).all() for data in together)
+        for joined in join_datasets(together, least, are_in_steps):
+            is_host = any(one.paths == datasets[number].paths for one in joined.members)
+            found.append(_describe_loop(view, joined, spans[owner == number] if is_host else spans[:0]))
+    found.sort(key=lambda one: one.begin)
     for number, one in enumerate(found):
         if number and not len(one.spans):  # its steps are those of another loop
             why = "read between the steps of the first loop, which may read both data sets"
@@ -68,8 +77,26 @@ def list_loops(view: View, datasets: list[DataFiles]) -> list[LoopFacts]:
     return sorted(found, key=lambda one: one.begin)
 
 
-def _describe_loop(view: View, data: DataFiles | None, spans: Ints) -> LoopFacts:
-    events = view.events
+def _find_hosts(view: View, spans: Ints, datasets: Sequence[DataFiles], least: float) -> tuple[Ints, Ints]:
+    """Return which data set most reads of each epoch are of, -1 for none, and in whose epochs each data set is read.
+
+    (epochs,), (data sets,). Data sets of less than `least` bytes have no epochs. Without epochs all are read together.
+    """
+    reads = np.zeros((1 + len(datasets), len(spans)), np.int64)  # the first row is for none
+    for number, data in enumerate(datasets, 1):
+        place = find_spans(view, spans, data.reads.rank, data.reads.begin)
+        reads[number] = np.bincount(place[place >= 0], minlength=len(spans))
+    is_small = np.array([False, *(data.reads.size.sum() < least for data in datasets)])
+    owner = np.where(is_small[:, None], 0, reads).argmax(axis=0) - 1
+    host = np.arange(len(datasets)) if len(spans) else np.zeros(len(datasets), np.int64)
+    for number in np.setdiff1d(host, owner).tolist() if len(spans) else ():
+        used = owner[reads[number + 1].argmax()]
+        host[number] = used if used >= 0 and reads[number + 1].any() else number
+    return owner, host
+
+
+def _describe_loop(view: View, joined: Joined | None, spans: Ints) -> LoopFacts:
+    events, data = view.events, joined.data if joined is not None else None
     per_rank = np.unique(view.groups_of(spans), return_counts=True)[1]
     epochs, share = mode_of(per_rank)
     begin = int(events.begin[spans].min()) if len(spans) else int(data.reads.begin.min()) if data is not None else 0
@@ -94,9 +121,9 @@ def _describe_loop(view: View, data: DataFiles | None, spans: Ints) -> LoopFacts
             epochs, facts = 1, {"requests": _describe_requests(data.reads, steps)}
             reads, is_kept = _split_passes(data)
             data = replace(data, reads=reads)
-    if data is not None:
+    if data is not None and joined is not None:
         facts |= {"readers": _describe_readers(view, data), "batch": _describe_batch(data, epochs, steps)}
-        facts |= describe_order(data)
+        facts |= joined.replace_data(data).describe_order()
         facts |= {"api": _describe_api(view, data), "open": _describe_opens(view, data, epochs)}
         if data.piece:
             facts["transfer"] = Fact(format_bytes(data.piece), "the size of most calls")
@@ -111,9 +138,10 @@ def _describe_loop(view: View, data: DataFiles | None, spans: Ints) -> LoopFacts
         if data.is_whole and not data.is_counted and steps > _AGAIN * in_epoch:
             doubt = f"{count(steps, 'step')} in an epoch of {in_epoch:.3g} files, which may have several"
             data = replace(data, doubt=data.doubt or doubt)
+        joined = joined.replace_data(data)
     facts["compute"] = _describe_compute(view, computes, data, int(facts["readers"].value) if data is not None else 0)
     facts["sync"] = _describe_sync(view, spans, len(computes))
-    return LoopFacts(data, spans, epochs, steps, begin, len(computes) > 0, facts)
+    return LoopFacts(joined, spans, epochs, steps, begin, len(computes) > 0, facts)
 
 
 def _count_in_steps(reads: SampleReads) -> tuple[Ints, Bools]:

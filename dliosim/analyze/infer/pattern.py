@@ -92,8 +92,8 @@ def infer_pattern(view: View, keep_names: bool = False) -> InferredPattern:
         view = View(replace(view.trace, events=replace(view.events, processes=processes)))
         datasets = list_data_files(view)
     loops = list_loops(view, datasets)
-    doubted = {loop.data.paths: loop.data for loop in loops if loop.data is not None}  # by their steps
-    datasets = [doubted[data.paths] for data in datasets]
+    datasets = [data for loop in loops if loop.reads is not None for data in loop.reads.members]
+    datasets.sort(key=lambda data: int(data.reads.begin.min()))
     saves = list(list_saves(view, datasets, next((loop for loop in loops if loop.has_compute), None)))
     if not loops and not saves:
         raise TraceError(_explain_nothing(view))
@@ -241,10 +241,11 @@ def _list_saves(one: SaveFacts, name: str) -> Iterator[Line]:
 
 def _find_converted(view: View, loop: LoopFacts, datasets: Sequence[DataFiles]) -> DataFiles | None:
     """Return the data set that was written while a loop without epochs and steps read another one."""
-    if loop.data is None or loop.has_compute or len(loop.spans):
+    if loop.reads is None or len(loop.reads.members) > 1 or loop.has_compute or len(loop.spans):
         return None
-    begin, end = int(loop.data.reads.begin.min()), int(loop.data.reads.end.max())
-    for data in (one for one in datasets if one is not loop.data and one.samples == loop.data.samples):
+    source = loop.reads.data
+    begin, end = int(source.reads.begin.min()), int(source.reads.end.max())
+    for data in (one for one in datasets if one is not source and one.samples == source.samples):
         writes = np.flatnonzero(_are_on(view, data.paths) & view.basic & view.events.is_kind("write"))
         times = view.events.begin[writes]
         if len(writes) and float(((times > begin) & (times < end)).mean()) > _MOSTLY:
@@ -306,33 +307,33 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
         ),
         "size": Fact(write_distribution(size, write_size), why, is_sure and not data.doubt),
         "layout": Fact(layout, f"{count(files, 'file')}, read {how}", are_known and not (data.is_whole and data.doubt)),
-        "format": _find_format(data, size),
+        **_find_format(data, size),
         "path": Fact(f'"{path}"', ""),
     }
 
 
-def _find_format(data: DataFiles, size: Distribution) -> Fact:
-    """Return the format of files that are here, if their samples are those that were read; `raw` otherwise."""
+def _find_format(data: DataFiles, size: Distribution) -> dict[str, Fact]:
+    """Return format and chunk of files that are here, if their samples are those that were read; `raw` otherwise."""
     ending, found = f"files end with {data.suffix or 'nothing'}", data.contents
-    if found is None or found.dataset.format == "raw":
-        return Fact("raw", f"{ending}: as many bytes, whatever is in them", False)
-    made = replace(found.dataset, source="", found="", counts=None, names=(), size=size)
-    if found.samples == data.samples and data.is_sized and bind(made).refuse() is None:
-        return Fact(made.format, "as the first file is")
-    held = f"{made.format}, with {count(found.samples, 'sample')} in all"
-    return Fact("raw", f"{ending} and are {held}: as many bytes, whatever is in them", False)
+    if found is not None and found.dataset.format != "raw":
+        made = replace(found.dataset, source="", found="", counts=None, names=(), size=size)
+        if found.samples == data.samples and data.is_sized and bind(made).refuse() is None:
+            chunk = {"chunk": Fact(f"{made.chunk.number} samples", "as in the first file")} if made.chunk else {}
+            return {"format": Fact(made.format, "as the first file is"), **chunk}
+        ending = f"{ending} and are {made.format}, with {count(found.samples, 'sample')} in all"
+    return {"format": Fact("raw", f"{ending}: as many bytes, whatever is in them", False)}
 
 
 def _list_settings(loop: LoopFacts, names: Mapping[int, str]) -> Iterator[Setting]:
     """Yield the settings of a loop that are not those by default."""
-    data = loop.data
-    if data is not None:
-        yield Setting("read", Fact(names[id(data)], ""))
+    data, reads = loop.data, loop.reads
+    if reads is not None:
+        yield Setting("read", reads.name(names))
     for head in _ORDER:
         fact = loop.facts.get(head)
         if fact is not None and (fact.value != _USUAL.get(head) or (fact.why and not fact.is_sure)):
             yield Setting(head, fact)
-    if data is None and loop.steps:
+    if loop.steps and (reads is None or reads.weights):
         yield Setting("steps", Fact(str(loop.steps), "steps of the trace"))
     elif data is not None and (limit := _find_step_limit(loop, data)):
         is_sure = data.are_placed and not data.doubt

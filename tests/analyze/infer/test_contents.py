@@ -11,6 +11,7 @@ import pytest
 
 from dliosim.analyze.infer import contents
 from dliosim.analyze.infer.contents import read_contents
+from dliosim.model import Chunk
 from tests.analyze.infer.test_infer import infer, line_of
 from tests.analyze.rows import MS, read
 
@@ -68,10 +69,27 @@ def test_calls_of_several_samples_are_counted_by_the_files(tmp_path: Path) -> No
     assert line_of(made, "batch").split()[1] == "8" and "# ?" not in line_of(made, "batch")
 
 
+def test_rows_of_a_row_group_are_the_chunk(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.table({"number": np.arange(96)})
+    for file in "ab":
+        pq.write_table(table, tmp_path / f"{file}.parquet", row_group_size=24, compression="none")
+    found = read_contents([str(tmp_path / f"{file}.parquet") for file in "ab"])
+    assert found is not None
+    assert (found.samples, found.dataset.chunk) == (192, Chunk(24, "samples"))
+
+
 def test_other_files_at_the_paths_of_a_trace_are_not_its_files(tmp_path: Path) -> None:
     paths = write_rows(tmp_path, rows=10)
     rows = [read(at * MS, MS // 9, paths[at % 2], at // 2 * 72, 72, epoch=1, step=at + 1) for at in range(12)]
     assert "# ?" in line_of(infer(rows), "format")
+
+
+def test_a_copy_of_several_samples_from_a_mapping_does_not_say_where_a_file_ends(tmp_path: Path) -> None:
+    paths, name = write_rows(tmp_path, files=1), "copies from a mapping"
+    copies = [(sample, 9) for sample in range(48)] + [(49, 18)]  # of the samples 49 and 3
+    rows = [read(at * MS, MS // 9, paths[0], one * 9, moved, name=name) for at, (one, moved) in enumerate(copies)]
+    assert line_of(infer(rows), "format").split()[1] == "csv"
 
 
 def test_reads_of_all_of_large_files_are_not_taken_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

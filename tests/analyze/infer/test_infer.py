@@ -362,22 +362,77 @@ def test_a_rest_at_the_end_of_a_file_is_no_divisor(tmp_path: Path) -> None:
     assert compiled(made, tmp_path).datasets[0].samples == 200
 
 
-def test_two_data_sets_that_are_read_in_turn_do_not_compute_twice() -> None:
-    rows = [
-        row
-        for step in range(32)
-        for row in (
-            read(step * 40 * MS, MS, f"/d/{step}.jpg", 0, 9000),
-            read(step * 40 * MS + 2 * MS, MS, f"/l/{step}.npy", 0, 500),
-            compute(step * 40 * MS + 5 * MS, 30 * MS),
-        )
-    ]
-    made = infer(rows)
-    assert [line.split()[1] for line in write_lines(made.lines).splitlines() if line.split()[:1] == ["compute"]] == [
-        "30",
-        "0",
-    ]
+def images_and_labels(labels: int, size: int) -> list[Row]:
+    """Return 32 steps that read an image and, until there are no more, a file of labels."""
+    steps = [(at, at * 40 * MS) for at in range(32)]
+    rows = [read(begin, MS, f"/d/{at}.jpg", 0, 9000) for at, begin in steps]
+    rows += [read(begin + 2 * MS, MS, f"/l/{at}.npy", 0, size) for at, begin in steps[:labels]]
+    return sorted([*rows, *(compute(begin + 5 * MS, 30 * MS) for _, begin in steps)], key=lambda row: row.begin)
+
+
+@pytest.mark.parametrize("size", [500, 8])
+def test_a_loop_reads_samples_of_the_same_numbers_of_two_data_sets(size: int, tmp_path: Path) -> None:
+    made = infer(images_and_labels(32, size))
+    loop = first_loop(made, tmp_path)
+    assert str(loop.dataset) == "data, data2"
+    assert (loop.batch, loop.compute.time.mean) == (1, 0.03)
+    assert [one.samples for one in compiled(made, tmp_path).datasets] == [32, 32]
+
+
+def test_two_data_sets_of_other_numbers_do_not_compute_twice() -> None:
+    made = infer(images_and_labels(16, 500))
+    lines = write_lines(made.lines).splitlines()
+    assert [line.split()[1] for line in lines if line.split()[:1] == ["compute"]] == ["30", "0"]
     assert "# ? read between the steps of the first loop" in write_lines(made.lines)
+
+
+def test_data_sets_that_are_read_one_after_the_other_are_read_by_two_loops(tmp_path: Path) -> None:
+    rows = [
+        read((which * 40 + number) * 10 * MS, MS, f"/{'ab'[which]}/{number:02}.jpg", 0, 9000)
+        for which in range(2)
+        for number in range(40)
+    ]
+    loops = loops_of(compiled(infer(rows), tmp_path).verbs)
+    assert [str(loop.dataset) for loop in loops] == ["data", "data2"]
+
+
+def in_steps(reads: Sequence[Sequence[tuple[str, int, int]]]) -> list[Row]:
+    """Return an epoch of a rank whose steps read some bytes at an offset of a file."""
+    rows = [epoch(0, len(reads) * 100 * MS, epoch=1)]
+    for step, some in enumerate(reads):
+        begin, where = step * 100 * MS, {"epoch": 1, "step": step + 1}
+        rows += [read(begin + at * MS, MS // 2, *one, **where) for at, one in enumerate(some)]
+        rows.append(replace(compute(begin + 50 * MS, 40 * MS), **where))
+    return rows
+
+
+def test_labels_that_a_step_reads_by_one_call_are_as_many_as_its_samples(tmp_path: Path) -> None:
+    order = np.random.default_rng(4).permutation(64).reshape(8, 8).tolist()
+    made = infer(
+        in_steps(
+            [
+                [*(("/d/all", one * 1000, 1000) for one in some), ("/l/all", at * 64, 64)]
+                for at, some in enumerate(order)
+            ]
+        )
+    )
+    labels = compiled(made, tmp_path).datasets[1]
+    assert (labels.samples, labels.size.mean) == (64, 8)
+    assert str(first_loop(made, tmp_path).dataset) == "data, data2"
+    assert line_of(made, "read").rpartition("#")[2].startswith(" ? ")
+
+
+def test_a_mixture_has_the_shares_that_its_steps_read(tmp_path: Path) -> None:
+    source = np.random.default_rng(3).permutation(np.repeat([0, 1], [75, 25]))
+    place = np.where(source, np.cumsum(source) - 1, np.cumsum(1 - source) - 1) % np.array([75, 10])[source]
+    reads = [
+        (f"/{'ab'[which]}/all", at * 1000, 1000) for which, at in zip(source.tolist(), place.tolist(), strict=True)
+    ]
+    made = infer(in_steps([reads[first : first + 5] for first in range(0, 100, 5)]))
+    loop = first_loop(made, tmp_path)
+    assert str(loop.dataset) == "data2 75 %, data 25 %, until all end"
+    assert (loop.batch, loop.steps) == (5, 20)
+    assert [one.samples for one in compiled(made, tmp_path).datasets] == [10, 75]
 
 
 def test_workers_that_read_in_order_do_not_shuffle(tmp_path: Path) -> None:

@@ -1,0 +1,159 @@
+"""Data sets that one loop reads: sample i of each, or a mixture by shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from dliosim.analyze.arrays import Ints, group_rows
+from dliosim.analyze.infer.data_files import DataFiles
+from dliosim.analyze.infer.facts import Fact
+from dliosim.analyze.infer.orders import describe_order
+from dliosim.analyze.infer.reads import SampleReads, count_by, mode_of
+from dliosim.model.joined import WHOLE, Sources
+
+#: The share of samples, or of steps, that must agree.
+_SURE: Final = 0.9
+#: The part of its rank's reads in an epoch within which a sample of one data set follows that of the other.
+_NEAR: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The data sets that a loop reads."""
+
+    data: DataFiles  #: as one: the first of them, or all that a mixture reads
+    members: tuple[DataFiles, ...]  #: each of them
+    weights: tuple[int, ...] = ()  #: shares of a mixture, in 1 / `WHOLE`; empty: a step reads sample i of each
+    is_repeated: bool = False  #: a mixture reads samples of some data sets again before it has read those of others
+
+    def name(self, names: Mapping[int, str]) -> Fact:
+        """Return how a loop reads them; `names` are by their identities."""
+        if len(self.members) == 1:
+            return Fact(names[id(self.data)], "")
+        sources = Sources(tuple(names[id(one)] for one in self.members), self.weights, self.is_repeated)
+        why = "samples of the same numbers, at about the same time"
+        if self.weights:
+            why = f"shares of {len(self.data.reads):_} samples"
+        return Fact(str(sources), why, not (self.weights or any(one.doubt for one in self.members)))
+
+    def replace_data(self, data: DataFiles) -> Joined:
+        """Return the same with other facts about the data set, the first if they are read together."""
+        return replace(self, data=data, members=self.members if self.weights else (data, *self.members[1:]))
+
+    def describe_order(self) -> dict[str, Fact]:
+        """Return the order of samples and how ranks share them, as loops over as many data sets may have them."""
+        facts = describe_order(self.members[0])
+        if len(self.members) == 1:
+            return facts
+        # A mixture reads samples of small data sets again, so more than there are say nothing of sharing.
+        shard, shuffle = facts.pop("shard", Fact("by sample", "")), facts["shuffle"]
+        if shard.value != ("off" if self.weights else "by file"):
+            facts["shard"] = shard
+        if "within" in shuffle.value and (self.weights or shuffle.value.startswith("files")):
+            value = shuffle.value.replace("within shard", "globally")
+            facts["shuffle"] = Fact(value, f"{shuffle.why}; several data sets are not shuffled so", False)
+        return facts
+
+
+def join_datasets(datasets: Sequence[DataFiles], least: float, are_in_steps: bool) -> list[Joined]:
+    """Return what each loop reads, one data set or several; one of less than `least` bytes alone is left out.
+
+    `are_in_steps` says that the data sets are read in steps of the same epochs.
+    """
+    joined: list[Joined] = []
+    for data in sorted(datasets, key=lambda one: -one.reads.size.sum()):
+        for place, other in enumerate(joined):
+            if (partner := _find_partner(other.data, data, are_in_steps)) is not None:
+                joined[place] = Joined(other.data, (*other.members, partner))
+                break
+        else:
+            joined.append(Joined(data, (data,)))
+    joined = [one for one in joined if len(one.members) > 1 or one.data.reads.size.sum() >= least]
+    mixture = _mix([one.data for one in joined]) if are_in_steps and len(joined) > 1 else None
+    return joined if mixture is None else [mixture]
+
+
+def _find_partner(one: DataFiles, other: DataFiles, are_in_steps: bool) -> DataFiles | None:
+    """Return a data set if a loop reads the same samples of it as of another one; None if not.
+
+    Without marks its samples may be parts of calls: then all steps read as many bytes, as many for each sample.
+    """
+    if one.samples == other.samples and _are_same(one.reads, other.reads):
+        return other
+    reads, used = one.reads, len(np.unique(_number(one.reads, one.reads.sample)))
+    each, rest = divmod(int(other.reads.size.sum()), used)
+    if not are_in_steps or other.is_whole or other.is_counted or rest or not each:
+        return None
+    steps, place = np.unique(_number(other.reads, other.reads.step), return_inverse=True)
+    moved, share = mode_of(np.bincount(place, other.reads.size).astype(np.int64))
+    if share < _SURE or not np.array_equal(steps, np.unique(_number(reads, reads.step))):
+        return None
+    doubt = f"{moved:_} B a step do not show samples: as many as of the other data set"
+    file, size = np.minimum(reads.file, len(other.paths) - 1), np.full(len(reads), each)
+    return replace(other, reads=replace(reads, file=file, size=size), samples=one.samples, doubt=doubt)
+
+
+def _number(reads: SampleReads, column: Ints) -> Ints:
+    """Return numbers that differ for different values of a column in each epoch of each rank; (n,)."""
+    passes: Ints = reads.rank * (int(reads.epoch.max()) + 2) + reads.epoch + 1
+    return passes << 32 | column + 1
+
+
+def _are_same(one: SampleReads, other: SampleReads) -> bool:
+    """Return whether ranks read the same samples in the same epochs, and both at about the same time."""
+    (key, first), (other_key, other_first) = (
+        np.unique(_number(reads, reads.sample), return_index=True) for reads in (one, other)
+    )
+    _, here, there = np.intersect1d(key, other_key, assume_unique=True, return_indices=True)
+    if len(here) < _SURE * max(len(key), len(other_key)):
+        return False
+    begin = one.begin[first[here]]
+    gap = np.abs(begin - other.begin[other_first[there]])
+    spans = [(rows, np.ptp(begin[rows])) for _, rows in group_rows(key[here] >> 32)]
+    near = sum(int((gap[rows] <= _NEAR * span).sum()) for rows, span in spans)
+    return near >= _SURE * len(here)
+
+
+def _mix(datasets: Sequence[DataFiles]) -> Joined | None:
+    """Return a mixture of some data sets; None if steps have not as many samples of all of them together."""
+    order = sorted(datasets, key=lambda one: -len(one.reads))
+    data = _unite(order)
+    together, alone = (
+        mode_of(count_by(one.reads.rank, one.reads.epoch, one.reads.step)[1])[1] for one in (data, order[0])
+    )
+    if together < _SURE or alone >= _SURE:
+        return None
+    epochs = len(np.unique(data.reads.epoch))
+    is_repeated = any(len(one.reads) > one.samples * epochs for one in order)
+    shares = [max(round(WHOLE * len(one.reads) / len(data.reads)), 1) for one in order]
+    shares[0] += WHOLE - sum(shares)
+    return Joined(data, tuple(order), tuple(shares), is_repeated)
+
+
+def _unite(datasets: Sequence[DataFiles]) -> DataFiles:
+    """Return some data sets as one, the samples and files of each behind those of the one before."""
+    samples, files = (
+        np.cumsum([0, *each]) for each in zip(*((one.samples, len(one.paths)) for one in datasets), strict=True)
+    )
+    moved = [
+        replace(one.reads, sample=one.reads.sample + before, file=one.reads.file + files_before)
+        for one, before, files_before in zip(datasets, samples.tolist(), files.tolist(), strict=False)
+    ]
+    columns = [np.concatenate([getattr(reads, name) for reads in moved]) for name in SampleReads.__slots__]
+    order = np.lexsort((columns[SampleReads.__slots__.index("begin")], columns[0]))
+    rows = np.any([one.rows for one in datasets], axis=0)
+    paths = tuple(path for one in datasets for path in one.paths)
+    return DataFiles(
+        paths,
+        rows,
+        SampleReads(*(column[order] for column in columns)),
+        int(samples[-1]),
+        is_whole=all(one.is_whole for one in datasets),
+        are_placed=all(one.are_placed for one in datasets),
+        is_divided=any(one.is_divided for one in datasets),
+        doubt=next((one.doubt for one in datasets if one.doubt), ""),
+    )
