@@ -46,7 +46,7 @@ class Joined:
 
     def describe_order(self) -> dict[str, Fact]:
         """Return the order of samples and how ranks share them, as loops over as many data sets may have them."""
-        facts = describe_order(self.members[0])
+        facts = describe_order(max(self.members, key=lambda one: len(one.reads)) if self.weights else self.data)
         if len(self.members) == 1:
             return facts
         # A mixture reads samples of small data sets again, so more than there are say nothing of sharing.
@@ -73,8 +73,11 @@ def join_datasets(datasets: Sequence[DataFiles], least: float, are_in_steps: boo
         else:
             joined.append(Joined(data, (data,)))
     joined = [one for one in joined if len(one.members) > 1 or one.data.reads.size.sum() >= least]
-    mixture = _mix([one.data for one in joined]) if are_in_steps and len(joined) > 1 else None
-    return joined if mixture is None else [mixture]
+    if not are_in_steps or len(joined) < 2:
+        return joined
+    # In order of their names, so that runs of a job on other numbers of ranks have them in one order.
+    mixture = _mix(sorted((one.data for one in joined), key=lambda data: data.paths[0]))
+    return [mixture] if mixture is not None else joined
 
 
 def _find_partner(one: DataFiles, other: DataFiles, are_in_steps: bool) -> DataFiles | None:
@@ -120,18 +123,18 @@ def _are_same(one: SampleReads, other: SampleReads) -> bool:
 
 def _mix(datasets: Sequence[DataFiles]) -> Joined | None:
     """Return a mixture of some data sets; None if steps have not as many samples of all of them together."""
-    order = sorted(datasets, key=lambda one: -len(one.reads))
-    data = _unite(order)
+    data = _unite(datasets)
+    largest = max(datasets, key=lambda one: len(one.reads))
     together, alone = (
-        mode_of(count_by(one.reads.rank, one.reads.epoch, one.reads.step)[1])[1] for one in (data, order[0])
+        mode_of(count_by(one.reads.rank, one.reads.epoch, one.reads.step)[1])[1] for one in (data, largest)
     )
     if together < _SURE or alone >= _SURE:
         return None
     epochs = len(np.unique(data.reads.epoch))
-    is_repeated = any(len(one.reads) > one.samples * epochs for one in order)
-    shares = [max(round(WHOLE * len(one.reads) / len(data.reads)), 1) for one in order]
-    shares[0] += WHOLE - sum(shares)
-    return Joined(data, tuple(order), tuple(shares), is_repeated)
+    is_repeated = any(len(one.reads) > one.samples * epochs for one in datasets)
+    shares = np.array([max(round(WHOLE * len(one.reads) / len(data.reads)), 1) for one in datasets])
+    shares[shares.argmax()] += WHOLE - shares.sum()
+    return Joined(data, tuple(datasets), tuple(shares.tolist()), is_repeated)
 
 
 def _unite(datasets: Sequence[DataFiles]) -> DataFiles:

@@ -93,7 +93,6 @@ def infer_pattern(view: View, keep_names: bool = False) -> InferredPattern:
         datasets = list_data_files(view)
     loops = list_loops(view, datasets)
     datasets = [data for loop in loops if loop.reads is not None for data in loop.reads.members]
-    datasets.sort(key=lambda data: int(data.reads.begin.min()))
     saves = list(list_saves(view, datasets, next((loop for loop in loops if loop.has_compute), None)))
     if not loops and not saves:
         raise TraceError(_explain_nothing(view))

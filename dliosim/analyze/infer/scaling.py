@@ -63,7 +63,8 @@ def _merge_blocks(runs: Sequence[Sequence[Line]], ranks: Sequence[int]) -> Itera
             yield Block(line.head, [*_merge_blocks([block.lines for block in next(same_blocks)], ranks)])
         else:
             yield line if isinstance(line, str) else merge(next(own))
-    yield from map(merge, dict.fromkeys(key for each in facts for key in each if key not in facts[-1]))
+    others = dict.fromkeys(key for each in facts for key in each if key not in facts[-1] and each[key].value)
+    yield from map(merge, others)
 
 
 def _number_settings(lines: Sequence[Line]) -> Iterator[tuple[tuple[str, int], Fact]]:

@@ -430,9 +430,9 @@ def test_a_mixture_has_the_shares_that_its_steps_read(tmp_path: Path) -> None:
     ]
     made = infer(in_steps([reads[first : first + 5] for first in range(0, 100, 5)]))
     loop = first_loop(made, tmp_path)
-    assert str(loop.dataset) == "data2 75 %, data 25 %, until all end"
+    assert str(loop.dataset) == "data 75 %, data2 25 %, until all end"
     assert (loop.batch, loop.steps) == (5, 20)
-    assert [one.samples for one in compiled(made, tmp_path).datasets] == [10, 75]
+    assert [one.samples for one in compiled(made, tmp_path).datasets] == [75, 10]
 
 
 def test_workers_that_read_in_order_do_not_shuffle(tmp_path: Path) -> None:

@@ -92,6 +92,11 @@ def test_a_setting_that_the_run_on_most_ranks_does_not_have_is_unknown() -> None
     assert "keep" in last.fact.why
 
 
+def test_what_fewer_ranks_cannot_show_is_left_to_the_run_on_most_ranks() -> None:
+    merged = merge_lines({1: lines_of(("batch", "4"), ("shard", "")), 2: lines_of(("batch", "4"))})
+    assert [one.head for one in list_settings(merged)] == ["batch"]
+
+
 def test_comments_are_no_blocks_and_other_repeats_are_said() -> None:
     few: list[Line] = [Block("repeat 3", ["save model"])]
     many: list[Line] = ["# ? 3 MB were read", Block("repeat 9", ["save model"])]
