@@ -87,9 +87,11 @@ def _find_partner(one: DataFiles, other: DataFiles, are_in_steps: bool) -> DataF
     """
     if one.samples == other.samples and _are_same(one.reads, other.reads):
         return other
+    if not are_in_steps or other.is_whole or other.is_counted:
+        return None
     reads, used = one.reads, len(np.unique(_number(one.reads, one.reads.sample)))
     each, rest = divmod(int(other.reads.size.sum()), used)
-    if not are_in_steps or other.is_whole or other.is_counted or rest or not each:
+    if rest or not each:
         return None
     steps, place = np.unique(_number(other.reads, other.reads.step), return_inverse=True)
     moved, share = mode_of(np.bincount(place, other.reads.size).astype(np.int64))
