@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
 from dliosim.analyze.arrays import Bools, Ints, find_starts
-from dliosim.analyze.figures.view import PURPOSES, View
+from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.contents import Contents, read_contents
-from dliosim.analyze.infer.reads import SampleReads, find_long, find_spans, lanes_of, list_reads, number_within
+from dliosim.analyze.infer.file_calls import FileCalls, find_data, find_suffix, list_calls, number_families
+from dliosim.analyze.infer.reads import SampleReads, find_long, lanes_of, list_reads, number_within
 from dliosim.analyze.infer.sums import find_means
-from dliosim.analyze.read.darshan.counters import LogTrace
-from dliosim.readable import count
-from dliosim.trace.calls import Call
 
 #: A data set has this share of the bytes of all data sets, or none of its files matters, but for loops that read it
 #: with another one: then it has this share of the calls that read.
 MATTERS: Final = 0.01
 _CALLS: Final = 0.1
-#: Folders from this number on next to each other, with files of one ending, are the classes of one data set.
-_CLASSES: Final = 4
-#: The share of a file's reads that are within epochs from which on it is data.
+#: The share of calls, or of samples, that makes what they show sure.
 _SURE: Final = 0.9
 #: A visit of a file reads it whole from this share of its bytes on.
 _WHOLE: Final = 0.8
-#: Calls this many times as small as those that read half of the bytes are of headers, if they are few bytes.
-_SMALL: Final = 64
 #: Samples of calls that are divided: as many of all reads together at most, and no smaller ones; bytes.
 _MOST_SAMPLES: Final = 10_000_000
 _LEAST: Final = 512
@@ -46,8 +35,6 @@ _OFFSET_BITS: Final = 44
 _TOKENS: Final = (1, 2, 4, 8)
 #: Calls of one size from which on they may be pieces of samples: no library cuts smaller ones.
 _PIECE: Final = 4096
-#: Entries of a folder that are looked at for files that were not read, at most.
-_MOST_ENTRIES: Final = 100_000
 #: Endings of files that are made to have many samples.
 _ARCHIVES: Final = frozenset(
     (".tar", ".tfrecord", ".tfrecords", ".parquet", ".arrow", ".rec", ".lmdb", ".mds", ".beton")
@@ -86,16 +73,16 @@ class DataFiles:
     @property
     def suffix(self) -> str:
         """Return the ending of the files' names."""
-        return _find_suffix(self.paths[0])
+        return find_suffix(self.paths[0])
 
 
 def list_data_files(view: View) -> list[DataFiles]:
     """Return the data sets that were read, in the order of their first reads, without files of few bytes and calls."""
     events = view.events
     reads = view.basic & events.is_kind("read") & (view.bytes > 0) & (events.file >= 0)
-    is_data = _find_data(view, reads)
+    is_data = find_data(view, reads)
     reads &= np.append(is_data, False)[events.file]
-    numbers = np.where(is_data, _number_families(events.files), -1)
+    numbers = np.where(is_data, number_families(events.files), -1)
     family = np.append(numbers, -1)[events.file]
     calls = np.bincount(family[reads]) if reads.any() else np.zeros(0)
     total = np.bincount(family[reads], view.bytes[reads]) if reads.any() else np.zeros(0)
@@ -103,161 +90,10 @@ def list_data_files(view: View) -> list[DataFiles]:
     matters = np.flatnonzero((total > 0) & matters).tolist()
     first = {number: int(events.begin[reads & (family == number)].min()) for number in matters}
     order = sorted(matters, key=lambda one: first[one])
-    return [_describe(view, _list_calls(view, family == number, reads)) for number in order]
+    return [_describe(view, list_calls(view, family == number, reads)) for number in order]
 
 
-def _find_data(view: View, reads: Bools) -> Bools:
-    """Return which files are data: by their paths, or if most reads of one named as a checkpoint are within epochs."""
-    events, spans = view.events, np.flatnonzero(view.events.is_kind("epoch"))
-    rows = np.flatnonzero(reads)
-    inside = find_spans(view, spans, view.groups_of(rows), events.begin[rows]) >= 0
-    files = len(events.files)
-    times, within = (np.bincount(events.file[some], minlength=files) for some in (rows, rows[inside]))
-    is_read = (view.purpose_of == PURPOSES.index("checkpoint")) & (within > _SURE * times)
-    found: Bools = is_read | (view.purpose_of == PURPOSES.index("data set"))
-    return found
-
-
-def _number_families(paths: tuple[str, ...]) -> Ints:
-    """Return the number of each file's family: files of one ending, in folders that differ by numbers or are many."""
-    places = [(path.rpartition("/")[0], _find_suffix(path)) for path in paths]
-    plain = {folder: _hide_numbers(folder) for folder in {folder for folder, _ in places}}
-    siblings: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for folder, suffix in places:
-        siblings[plain[folder].rpartition("/")[0], suffix].add(plain[folder])
-    known: dict[tuple[str, str], int] = {}
-    found = []
-    for folder, suffix in places:
-        parent = plain[folder].rpartition("/")[0]
-        is_class = len(siblings[parent, suffix]) >= _CLASSES
-        found.append(known.setdefault((f"{parent}/*" if is_class else plain[folder], suffix), len(known)))
-    return np.array(found, np.int64)
-
-
-def _find_suffix(path: str) -> str:
-    """Return the ending of a file's name if it is a plain one: others may be names."""
-    match = re.search(r"[^/](\.[A-Za-z][A-Za-z0-9]{0,9})$", path)
-    return match[1].lower() if match else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Calls:
-    """The reads of a data set, and what the trace shows of its files."""
-
-    paths: tuple[str, ...]  #: files, in order
-    unread: tuple[str, ...]  #: files next to these that are here, but not in the trace
-    place: Ints  #: number of each file of the trace among these; -1 for others
-    rows: Ints  #: reads by rank, thread and time
-    contents: Ints  #: the same, of contents alone
-    ends: Ints  #: bytes of each file, as far as it was read or written before
-    farthest: Ints  #: where in each file calls have moved, at most
-    were_written: bool  #: calls of the trace made some of the files
-    are_lost: bool  #: offsets are wrong, as calls that move in the files are missing
-
-    @property
-    def doubt(self) -> str:
-        """Return why there may be other files; empty if nothing shows it."""
-        return f"{count(len(self.unread), 'file')} next to them not read" if self.unread else ""
-
-
-def _list_calls(view: View, is_own: Bools, reads: Bools) -> _Calls:
-    """Return the reads of a family of files, without settings that are next to data."""
-    events, rows = view.events, np.flatnonzero(is_own & reads)
-    rows = rows[np.lexsort((events.begin[rows], lanes_of(view, rows), view.groups_of(rows)))]
-    within = events.epoch[rows] >= 0
-    rows = rows[within] if within.mean() > _SURE else rows  # some are read once more before the first epoch
-    contents = rows[_is_content(view, rows)]
-    used, content = np.unique(events.file[rows]), np.unique(events.file[contents])
-    # What was written before may be data that were not read; what was written later is another thing.
-    written = is_own & events.is_kind("write") & _come_before(view, rows)
-    early = np.unique(events.file[written & (events.begin < events.begin[contents].min())])
-    # A file that has nothing but small reads is a setting next to one of data, and a small sample of many.
-    used = np.union1d(used if len(content) > _SURE * len(used) else content, np.setdiff1d(early, used))
-    written &= np.isin(events.file, used)
-    order = sorted(used.tolist(), key=lambda number: events.files[number])
-    place = np.full(len(events.files), -1, np.int64)
-    place[order] = np.arange(len(order))
-    rows = rows[place[events.file[rows]] >= 0]
-    seeks = np.flatnonzero(is_own & events.is_kind("seek") & np.isin(events.file, used))
-    was_read, wrote, farthest = np.zeros((3, len(order)), np.int64)
-    for ends, some, size in (
-        (was_read, rows, _extents_of(view, rows, place[events.file[rows]])),
-        (wrote, np.flatnonzero(written), view.sizes[written]),
-        (farthest, seeks, 0),
-    ):
-        np.maximum.at(ends, place[events.file[some]], np.maximum(events.offset[some], 0) + size)
-    known = wrote[place[events.file[contents]]]
-    # DFTracer says no offsets. If what follows from its calls is behind all that was written, some calls are missing.
-    is_behind = (known > 0) & (events.offset[contents] >= known)
-    are_lost = view.trace.source == "DFTracer" and bool(is_behind.mean() > 1 - _SURE)
-    paths = tuple(events.files[number] for number in order)
-    return _Calls(
-        paths,
-        _list_unread(paths, events.files),
-        place,
-        rows,
-        contents,
-        np.where(wrote > 0, wrote, was_read) if are_lost else np.maximum(was_read, wrote),
-        np.maximum(farthest, _find_streamed(view)[order]),
-        bool(written.any()),
-        are_lost,
-    )
-
-
-def _extents_of(view: View, rows: Ints, file: Ints) -> Ints:
-    """Return the bytes behind the offset of some reads: copies of several samples have the lowest one; (rows,)."""
-    size, events = view.sizes[rows], view.events
-    if Call.COPY.label not in events.names or not len(rows):
-        return size
-    least = np.full(file.max() + 1, np.iinfo(np.int64).max)
-    np.minimum.at(least, file, size)
-    found: Ints = np.where(events.name[rows] == events.names.index(Call.COPY.label), least[file], size)
-    return found
-
-
-def _list_unread(paths: tuple[str, ...], traced: Sequence[str]) -> tuple[str, ...]:
-    """Return files next to these that are not `traced`, with names that differ in numbers; none if many."""
-    plain = {_hide_numbers(path) for path in paths}
-    found: list[str] = []
-    for folder in sorted({path.rpartition("/")[0] for path in paths}):
-        try:
-            with os.scandir(folder) as entries:
-                for entry in islice(entries, _MOST_ENTRIES):
-                    if _hide_numbers(entry.path) in plain and entry.is_file(follow_symlinks=False):
-                        found.append(entry.path)
-        except (OSError, ValueError):  # not here, or no path at all
-            return ()
-    others = {*found} - {*traced}
-    return tuple(sorted(others)) if len(others) < len(paths) else ()
-
-
-def _hide_numbers(path: str) -> str:
-    """Return a path with its numbers replaced by `#`."""
-    return re.sub(r"\d+", "#", path)
-
-
-def _come_before(view: View, reads: Ints) -> Bools:
-    """Return which events are before the first read of their file: later writes, or misnamed ones, made no data."""
-    events = view.events
-    first = np.full(len(events.files) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(first, events.file[reads], events.begin[reads])
-    found: Bools = events.begin < first[events.file]
-    return found
-
-
-def _find_streamed(view: View) -> Ints:
-    """Return up to where C's streams read each file by the counters of a log, of whose calls DXT has none; (files,)."""
-    found = np.zeros(len(view.events.files), np.int64)
-    place = {path: number for number, path in enumerate(view.events.files)}
-    for table in view.trace.counters if isinstance(view.trace, LogTrace) and len(view.events) else ():
-        if table.module == "STDIO" and "MAX_BYTE_READ" in table.counts:
-            numbers = np.array([place.get(path, -1) for path in table.files], np.int64)[table.file]
-            is_read = (numbers >= 0) & (table.count("BYTES_READ") > 0)
-            np.maximum.at(found, numbers[is_read], table.count("MAX_BYTE_READ")[is_read] + 1)
-    return found
-
-
-def _describe(view: View, calls: _Calls) -> DataFiles:
+def _describe(view: View, calls: FileCalls) -> DataFiles:
     """Return a data set: by what its files have if they are here, else by the calls alone."""
     contents = read_contents((*calls.paths, *calls.unread))
     if contents is not None and (calls.ends > contents.ends[: len(calls.ends)]).any():
@@ -269,7 +105,7 @@ def _describe(view: View, calls: _Calls) -> DataFiles:
     return _guess_samples(view, calls, contents)
 
 
-def _guess_samples(view: View, calls: _Calls, contents: Contents | None) -> DataFiles:
+def _guess_samples(view: View, calls: FileCalls, contents: Contents | None) -> DataFiles:
     """Return a data set whose samples are whole files, or calls, or parts of calls."""
     events, rows, ends, files = view.events, calls.contents, calls.ends, len(calls.paths)
     is_seen = bool((calls.farthest > ends / _WHOLE).mean() < 1 - _SURE)
@@ -321,7 +157,7 @@ def _guess_samples(view: View, calls: _Calls, contents: Contents | None) -> Data
 
 
 def _make_data(
-    view: View, calls: _Calls, reads: SampleReads, samples: int, contents: Contents | None, **more: Any
+    view: View, calls: FileCalls, reads: SampleReads, samples: int, contents: Contents | None, **more: Any
 ) -> DataFiles:
     """Return a data set by the reads of its samples; `more` is all that is unusual."""
     rows = np.zeros(len(view.events), np.bool_)
@@ -330,10 +166,10 @@ def _make_data(
     return DataFiles((*calls.paths, *calls.unread), rows, reads, samples, **known | more)
 
 
-def _doubt_samples(view: View, calls: _Calls, visit: Bools, is_whole: bool, unit: int) -> str:
+def _doubt_samples(view: View, calls: FileCalls, visit: Bools, is_whole: bool, unit: int) -> str:
     """Return why calls may not be of one sample: pauses within files that are read whole, calls of a buffer, a name."""
     events, rows = view.events, calls.contents
-    size, most, suffix = view.sizes[rows], int(view.sizes[rows].max()), _find_suffix(calls.paths[0])
+    size, most, suffix = view.sizes[rows], int(view.sizes[rows].max()), find_suffix(calls.paths[0])
     if is_whole:
         same = ~find_starts(lanes_of(view, rows))[1:]
         is_long = find_long((events.begin[rows][1:] - events.end[rows][:-1])[same])
@@ -355,7 +191,7 @@ def _number_parts(many: Ints) -> tuple[Ints, Ints]:
     return call, number_within(call)
 
 
-def _count_samples(view: View, calls: _Calls, contents: Contents | None) -> DataFiles | None:
+def _count_samples(view: View, calls: FileCalls, contents: Contents | None) -> DataFiles | None:
     """Return the data set by the samples whose first bytes calls have read; None if reads begin elsewhere."""
     if contents is None or len(contents.file) <= len(calls.paths):
         return None
@@ -382,7 +218,7 @@ def _count_samples(view: View, calls: _Calls, contents: Contents | None) -> Data
     return _make_data(view, calls, reads, contents.samples, contents, piece=piece, is_sized=is_sized)
 
 
-def _find_tokens(view: View, calls: _Calls, contents: Contents | None) -> DataFiles | None:
+def _find_tokens(view: View, calls: FileCalls, contents: Contents | None) -> DataFiles | None:
     """Return the data set whose samples share a token with the next one, as Megatron's do; None if they do not.
 
     They begin at multiples of their bytes but those of a token. A call may copy several from different places.
@@ -408,20 +244,6 @@ def _find_tokens(view: View, calls: _Calls, contents: Contents | None) -> DataFi
     contents = replace(contents, samples=samples) if contents is not None else None
     doubt = calls.doubt if contents is not None else f"they overlap by {each - stride} B, as Megatron's do"
     return _make_data(view, calls, reads, samples, contents, are_placed=are_placed, doubt=doubt)
-
-
-def _is_content(view: View, rows: Ints) -> Bools:
-    """Return which reads are of contents: those of headers are small, few bytes in all, and follow no large one."""
-    size = view.sizes[rows]
-    by_size = np.sort(size)
-    half = by_size[np.searchsorted(np.cumsum(by_size), by_size.sum() / 2)]
-    is_small = size < half / _SMALL
-    few = float(size[is_small].sum()) < (1 - _SURE) * float(size.sum()) / 10
-    ends, file = view.events.offset[rows] + size, view.events.file[rows]
-    follows = np.zeros(len(rows), np.bool_)
-    follows[1:] = ~is_small[:-1] & (view.events.offset[rows][1:] == ends[:-1]) & (file[1:] == file[:-1])
-    found: Bools = ~is_small | follows if few else np.ones(len(rows), np.bool_)
-    return found
 
 
 def _common_size(length: Ints) -> int:
