@@ -17,6 +17,8 @@ from dliosim.report.cells import percent_cell, time_cell
 
 #: Share of a file's bytes from which on one rank has moved them.
 _ONE_RANK: Final = 0.9
+#: Share by which a straggler's time may exceed others' and be given in per cent: if these took none, it is infinite.
+_FAR: Final = 10
 
 #: Cures of waits in MPI-IO, by their cause.
 AGGREGATORS: Final = (
@@ -105,13 +107,14 @@ def straggler_lag(figures: Figures) -> Measure | None:
     one = figures.straggler
     if one is None or (one.by == "job" and not _is_of_ranks(figures)):
         return None
+    share, behind, is_far = percent_cell(one.over), time_cell(one.behind), one.over > _FAR
     if one.by == "job":
-        words = f"{one.name} takes {percent_cell(one.over)} more I/O time than the mean of the others"
+        more = f"{behind} more I/O time than the median" if is_far else f"{share} more I/O time than the mean"
+        words = f"{one.name} takes {more} of the others"
     else:
-        words = (
-            f"{one.name} takes {percent_cell(one.over)} longer than the mean of the others, is last in {one.last} of "
-            f"{count_words(one.steps, 'step')}, {time_cell(one.behind)} behind the median then"
-        )
+        longer = "" if is_far else f"takes {share} longer than the mean of the others, "
+        last = f"is last in {one.last} of {count_words(one.steps, 'step')}"
+        words = f"{one.name} {longer}{last}, {behind} behind the median then"
     return Measure(one.over, words, one.cost)
 
 

@@ -186,6 +186,22 @@ def test_metadata_of_half_of_the_time_is_found_at_the_threshold() -> None:
     assert insight("metadata-share", metadata_share(50)).is_met
 
 
+@pytest.mark.parametrize(
+    ("others", "job", "step"),
+    [
+        (10, "900 % more I/O time than the mean", "takes 900 % longer than the mean of the others, "),
+        (0, "100 ns more I/O time than the median", ""),
+    ],
+)
+def test_a_straggler_next_to_ranks_that_took_no_time_is_compared_in_seconds(others: int, job: str, step: str) -> None:
+    reads = [read(0, 100 if rank == 2 else others, process=rank) for rank in range(3)]
+    found = insight("straggler", reads).found
+    assert found is not None and found.words == f"rank 2 takes {job} of the others"
+    computes = [compute(0, one.duration, one.process, epoch=1, step=1) for one in reads]
+    found = insight("straggler", computes).found
+    assert found is not None and found.words.startswith(f"rank 2 {step}is last in 1 of 1 step, ")
+
+
 def test_of_two_that_are_found_the_one_that_costs_more_comes_first() -> None:
     rows = [read(0, 100), compute(60, 500), Row("open", 600, 10, file="/d/a")]
     met = [one for one in judge(figures(rows)) if one.is_met]
