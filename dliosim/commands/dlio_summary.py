@@ -44,7 +44,7 @@ _CONFIG_FOLDERS: Final = {"mlperf-v1": "configs", "mlperf-v2": "dlio_config", "m
 #: DLIO's names of formats, where they are others.
 _FORMATS: Final = {"raw": "indexed_binary"}
 
-#: The begin of an override of a key, which DLIO has in `workload`.
+#: The start of an override of a key, which DLIO has in `workload`.
 _KEY: Final = re.compile(r"^\+\+(?:workload\.)?")
 
 #: The version whose formulas results.json has, for a pattern that is no file of DLIO.

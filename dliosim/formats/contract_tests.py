@@ -21,7 +21,7 @@ def _make_contents(form: protocols.Format, sample: int, size: int) -> protocols.
 
 
 def _sample_ends(form: protocols.Framed, sizes: protocols.Ints) -> tuple[protocols.Ints, protocols.Ints]:
-    """Return the begin of each sample behind the header, and the begin of a next one after it."""
+    """Return the start of each sample behind the header, and the start of a next one after it."""
     taken = -(-form.stride(sizes) // form.align) * form.align
     ends = np.cumsum(taken)
     return ends - taken, ends

@@ -15,7 +15,7 @@ The index (megatron/core/datasets/indexed_dataset.py, version 1), integers littl
     uint64  count of sequences
     uint64  count of document indices
     int32   length of each sequence, in tokens
-    int64   begin of each sequence, in bytes
+    int64   start of each sequence, in bytes
     int64   first sequence of each document, and at last the count of sequences
     int8    mode of each sequence; only if a data set has several
 

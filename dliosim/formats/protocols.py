@@ -218,15 +218,15 @@ class Framed(Format):
 
     @property
     def align(self) -> int:
-        """Number of bytes that the begin of every sample is a multiple of."""
+        """Number of bytes that the start of every sample is a multiple of."""
         return 1
 
     def stride(self, sizes: Ints) -> Ints:
-        """Return the bytes from the begin of a sample of that size to where the next sample may begin."""
+        """Return the bytes from the start of a sample of that size to where the next sample may begin."""
         return sizes
 
     def length(self, sizes: Ints) -> Ints:
-        """Return the bytes that a read of a sample takes, from the begin of the sample."""
+        """Return the bytes that a read of a sample takes, from the start of the sample."""
         return self.stride(sizes)
 
     def content(self, sizes: Ints) -> tuple[Ints, Ints]:

@@ -44,12 +44,12 @@ _FIELDS: Final = {100: b"0000644\0", 108: b"0000000\0", 116: b"0000000\0", 136: 
 
 @dataclass(frozen=True, slots=True)
 class TarMember:
-    """One member of an archive. Numbers are bytes from the begin of the archive."""
+    """One member of an archive. Numbers are bytes from the start of the archive."""
 
     name: str  #: path in the archive
     regular: bool  #: True for a regular file
-    begin: int  #: begin of its first header, extended headers included
-    end: int  #: begin of the next member
+    begin: int  #: start of its first header, extended headers included
+    end: int  #: start of the next member
 
 
 def pad_sizes(sizes: Ints) -> Ints:

@@ -34,7 +34,7 @@ Figure: TypeAlias = list[tuple[str, Any]]
 
 #: A row of a data file. `id`, `name`, `text`, `source` and `date` say which rule it is, and where it is written; `of`
 #: is what it is about (training, checkpointing); `figure`, `kind` and `value` are a key of `FIGURES` and its bound. An
-#: object in `value` has bounds by accelerator or by the begin of a workload's name, or of `others`. For the value
+#: object in `value` has bounds by accelerator or by the start of a workload's name, or of `others`. For the value
 #: `undecided` the rule does not decide. `unless` is a figure, kind and bound that keep it, too.
 Rule: TypeAlias = Mapping[str, Any]
 

@@ -181,7 +181,7 @@ def step_text(epoch: RecordedEpoch) -> str:
     known = len(np.unique(epoch.reads_ns[:, 0]))
     some = f" Read calls are known of {known} ranks only." if 0 < known < rows else ""
     return (
-        f"{caption}{some} Of {rows} ranks {MOST_ROWS} are shown: the 8 that took longest from the begin of these steps "
+        f"{caption}{some} Of {rows} ranks {MOST_ROWS} are shown: the 8 that took longest from the start of these steps "
         "to the end of their compute (slow), the 8 that took least (fast), and 16 chosen evenly from between them."
     )
 

@@ -120,7 +120,7 @@ def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
     small = sized & (size < SMALL)
     placed = (offset >= 0) & (file >= 0)
     misaligned = placed & (offset % ALIGNMENT != 0)
-    # The first call of a process on a file in an epoch follows nothing: to read it from its begin again is no jump.
+    # The first call of a process on a file in an epoch follows nothing: to read it from its start again is no jump.
     some = rows[placed]
     first = find_starts(events.process[some], events.file[some], events.epoch[some])
     ahead = np.zeros(len(some), np.int64)

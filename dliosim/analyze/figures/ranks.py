@@ -47,7 +47,7 @@ class Straggler:
     behind: float  #: mean over these of how far it was behind the median of the others, s
     #: sum over these of how far it was behind the second to last, s: the others wait for it alone
     cost: float
-    #: its time / mean of the others', - 1; of steps from the step's first begin to its own end
+    #: its time / mean of the others', - 1; of steps from the step's earliest start to its own end
     over: float
 
 
@@ -104,7 +104,7 @@ def find_slowest(ranks: Sequence[Rank]) -> Straggler | None:
 
 
 def _compare(names: Sequence[str], times: NDArray[Any], by: str, second: float) -> Straggler:
-    """Return the straggler of `times`, (steps, ranks): since each step's first begin, `second` of them in a second."""
+    """Return the straggler of `times`, (steps, ranks): since the earliest start, `second` of them in a second."""
     order = np.sort(times, axis=1)
     last = np.argmax(times, axis=1)
     lead = order[:, -1] - order[:, -2]

@@ -27,7 +27,7 @@ _NAMES: Final = ("", "mean of several")
 def spread_sums(trace: LogTrace) -> Events:
     """Return a table of calls for a log that has sums alone; TraceError if it counts too many.
 
-    Each file is read from its begin to the last byte that was read, as often as its bytes need: each time is an epoch.
+    Each file is read from its start to the last byte that was read, as often as its bytes need: each time is an epoch.
     What all ranks have done together is done by them in turn; if there are as many passes for each, all do all.
     """
     used = [table for table in trace.counters if table.module in _LAYERS]

@@ -107,7 +107,7 @@ class LoopRunner:
         return took
 
     def _note_residency(self, found: Sequence[Residency]) -> None:
-        """Keep the greatest share of the data in the page cache at the begin of the loop, or of its cold epochs."""
+        """Keep the greatest share of the data in the page cache at the start of the loop, or of its cold epochs."""
         if not found:
             return
         self._cache_notes = tuple(dict.fromkeys(note for one in found for note in one.notes))

@@ -146,7 +146,7 @@ def link_speed(devices: Path = Path("/sys/class")) -> int:
 
 
 def _read_speed(path: Path) -> int:
-    """Return the number at the begin of a file; 0 if there is none, as for a card without a cable (-1)."""
+    """Return the number at the start of a file; 0 if there is none, as for a card without a cable (-1)."""
     try:
         return max(int(float(path.read_text().split()[0])), 0)
     except (OSError, ValueError, IndexError, OverflowError):

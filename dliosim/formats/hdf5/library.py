@@ -209,7 +209,7 @@ def _encode_chunk(filters: tuple[Filter, ...], unit: Bytes) -> tuple[int, list[b
 
 
 def _chunk_offsets(part: RecordPart, chunk: tuple[int, ...], first: int, count: int) -> Iterator[tuple[int, ...]]:
-    """Yield the begin of each chunk of `count` samples from `first`, in elements."""
+    """Yield the start of each chunk of `count` samples from `first`, in elements."""
     if chunk[1:] == part.extents:
         yield (first, *[0] * len(part.extents))
         return
@@ -235,7 +235,7 @@ def _cut_chunks(part: RecordPart, chunk: tuple[int, ...], data: Bytes) -> Iterat
 
 
 def _chunk_starts(part: RecordPart, chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the begin of each chunk of one sample in it, in elements."""
+    """Yield the start of each chunk of one sample in it, in elements."""
     lengths = chunk[1:]
     for place in np.ndindex(*[-(-extent // length) for extent, length in zip(part.extents, lengths, strict=True)]):
         yield tuple(index * length for index, length in zip(place, lengths, strict=True))

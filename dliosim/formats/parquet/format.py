@@ -216,7 +216,7 @@ def _has_native_type(element: str) -> bool:
 
 
 def _level_bytes(kind: tuple[str, int], rows: protocols.Ints) -> protocols.Ints:
-    """Return the approximate bytes that mark the begin of each list of a column: a bit an element, or a run a row."""
+    """Return the approximate bytes that mark the start of each list of a column: a bit an element, or a run a row."""
     element, count = kind
     if not element or not _has_native_type(element) or count == 1:
         return np.zeros_like(rows)

@@ -203,13 +203,13 @@ class EpochSummary:
     distinct_bytes: int | None
     #: steps of all ranks, without their first, next to a save in the background
     flush_steps: int
-    #: mean time of a step next to a save, from its begin to the end of its sync
+    #: mean time of a step next to a save, from its start to the end of its sync
     flush_step_seconds: float | None = figure(of=quotient("flush_steps_ns", "flush_steps", 1e-9))
     #: mean data wait of a step next to a save
     flush_data_wait_seconds: float | None = figure(of=quotient("flush_data_wait_ns", "flush_steps", 1e-9))
     #: steps of all ranks, without their first, with no save next to them
     clear_steps: int
-    #: mean time of a step with no save next to it, from its begin to the end of its sync
+    #: mean time of a step with no save next to it, from its start to the end of its sync
     clear_step_seconds: float | None = figure(of=quotient("clear_steps_ns", "clear_steps", 1e-9))
     #: mean data wait of a step with no save next to it
     clear_data_wait_seconds: float | None = figure(of=quotient("clear_data_wait_ns", "clear_steps", 1e-9))

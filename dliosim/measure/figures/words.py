@@ -85,7 +85,7 @@ _OF_TABLES = {
     "longest stall": "the longest stall of any pass",
     "flush": "the time in which threads write a save to storage while steps continue, with `async on`",
     "in flight": "calls under way at the same time, on average; of a checkpoint the saves that are not complete",
-    "complete after": "the time from the begin of a save until its checkpoint is complete",
+    "complete after": "the time from the start of a save until its checkpoint is complete",
     "restart": "the time from a failure until the job computes again",
     "young": "the best interval between saves by Young: sqrt(2 * stall * mtbf)",
     "every": "the time of a loop's steps between two saves, as predicted",

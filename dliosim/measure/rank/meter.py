@@ -114,7 +114,7 @@ class Meter:
     ) -> None:
         """Record calls by the clock readings of their begins and ends, in any order; at least one. `rows` as `add_run`.
 
-        `since` is the begin of the first call that is still in flight; no later record may begin before it. None if no
+        `since` is the start of the first call that is still in flight; no later record may begin before it. None if no
         call is in flight: then no later record may begin before the last of these ended.
         """
         self._note_rows(rows)

@@ -56,7 +56,7 @@ class StepBlock:
 
     #: number of steps
     steps: int
-    #: from the begin of the block to its end, barriers included, the checkpoint not
+    #: from the start of the block to its end, barriers included, the checkpoint not
     elapsed_ns: int
     #: the first step's wait for data, its processing in the step and its compute
     first_ns: int
@@ -141,13 +141,13 @@ class EpochRecord:
     drop_ns: Column = 0
     #: steps after the first that ran during a save in the background of this rank
     flush_steps: InnerColumn = 0
-    #: time of these steps, from begin to the end of the sync
+    #: time of these steps, from the start to the end of the sync
     flush_steps_ns: InnerColumn = 0
     #: of it, waiting for data
     flush_data_wait_ns: InnerColumn = 0
     #: steps after the first that ran without a save in the background
     clear_steps: InnerColumn = 0
-    #: time of these steps, from begin to the end of the sync
+    #: time of these steps, from the start to the end of the sync
     clear_steps_ns: InnerColumn = 0
     #: of it, waiting for data
     clear_data_wait_ns: InnerColumn = 0

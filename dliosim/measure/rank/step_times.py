@@ -112,7 +112,7 @@ class StepTimes:
         self.asked, self.computed, self.arrived, self.synced, self.saved, self.content = others
         #: waiting for a request to arrive
         self.idle = self.begun - came
-        #: from the begin of the wait for the batch until it is decoded
+        #: from the start of the wait for the batch until it is decoded
         self.fetch = self.fetched - self.begun
         #: waiting for data: no longer than the wait, and no longer than calls and decoding by readers took
         self.data_wait = np.minimum(self.called + self.decoded, self.fetch - self.processing)

@@ -88,7 +88,7 @@ def _rank_memory(phase: PhaseForecast, workload: Workload) -> Ints:
 
 
 def _staging_memory(workload: Workload, checkpoints: Iterable[str]) -> Ints:
-    """Return the bytes of staging buffers of each rank, which are there from the begin of a run; int64 (ranks,)."""
+    """Return the bytes of staging buffers of each rank, which are there from the start of a run; int64 (ranks,)."""
     total = np.zeros(workload.job.ranks, np.int64)
     for checkpoint in map(workload.checkpoint, checkpoints):
         each = checkpoint_footprint.staging_bytes(

@@ -40,7 +40,7 @@ class Block:
 
     @property
     def seconds(self) -> float:
-        """Time from its begin to its end, s."""
+        """Time from its start to its end, s."""
         return (self.ended - self.begun) * 1e-9
 
     def compute_for(self, version: Version) -> Floats:

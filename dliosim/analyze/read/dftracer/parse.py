@@ -135,7 +135,7 @@ class FileReading:
     documents: int = 0  #: lines that are JSON objects
     phases: Counter[str] = field(default_factory=Counter)  #: lines that are no complete events, by what they are
     unreadable: Counter[str] = field(default_factory=Counter)  #: lines that cannot be read, by the reason
-    example: str = ""  #: begin of the first line that cannot be read
+    example: str = ""  #: start of the first line that cannot be read
     names: dict[tuple[str, Hashable], str] = field(default_factory=dict)  #: names by (FH, HH or SH, hash)
     clashes: int = 0  #: hashes that were given another name later; version 1.0.5 has 16 bits of hash
     starts: set[int] = field(default_factory=set)  #: hashes of the lines with which DFTracer began a process
