@@ -182,16 +182,16 @@ def comparison_tables(found: ComparisonResult, title: str, names: Sequence[str])
     if not found.variants:
         return []
     main, what, columns, ratio = _SAMPLES, "samples/s", _LOOP_COLUMNS, "times as\nfast"
-    meaning = "how many times as fast as the first variant it is"
+    meaning = "Speedups over the first variant"
     about = "batch latency, where the time of all ranks went, and what was read"
     if found.is_stall_comparison:
         main, what, columns, ratio = _STALL, "stall", _STALL_COLUMNS, "times\nshorter"
-        meaning = "how many times shorter its stalls are than those of the first variant"
+        meaning = "Ratios of the first variant's stalls to those of the others"
         about = "time until complete, and time of the slowest rank in each part (without generating contents)"
     verdicts = (
-        f"{title}: rates and stalls are geometric means of {count(found.repetitions, 'pass', 'passes')}. Then "
-        f"{meaning} (mean of the ratios within blocks), its 95 % interval and p, both adjusted for the number of "
-        "variants"
+        f"{title}: rates and stalls are geometric means of {count(found.repetitions, 'pass', 'passes')}. "
+        f"{meaning} are geometric means over blocks; their 95 % intervals and p-values are adjusted for the number "
+        "of variants"
     )
     shown, named = select_columns(columns, found.variants), list(zip(names, found.variants, strict=True))
     headings = ("variant", main.heading, "GB/s", ratio, "from", "to", "p", "smallest\nshown", "verdict")
