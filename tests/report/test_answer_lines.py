@@ -67,7 +67,12 @@ def test_what_came_out_of_memory_is_never_called_storage() -> None:
     memory = {"verdict": "not a storage result", "source": "memory", "from_storage": False}
     lines = lines_of(answered(**memory, reasons=(Reason("page_cache"),)))
     assert lines[1:3] == ["ANSWER   not a storage result", "WHY      all bytes came from the page cache"]
-    assert lines[3] == "MEMORY   loop got 1.97 GB/s from memory, not from storage (epoch 1)"
+    assert lines[3] == "MEMORY   loop got 1.97 GB/s from memory, not storage (epoch 1)"
+
+
+def test_the_rate_of_a_loop_without_compute_is_that_of_its_reads_alone() -> None:
+    lines = lines_of(answered(storage_utilization=None, needs_bytes_per_second=None))
+    assert lines[2] == "STORAGE  reads alone got 1.97 GB/s from the device (epoch 1)"
 
 
 @pytest.mark.parametrize("source", ["unknown", "mixed"])

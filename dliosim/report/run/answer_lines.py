@@ -30,7 +30,7 @@ _WORTH_A_WORD, _PARTS = 0.01, 3
 _SMALL = 0.1
 
 #: Where bytes came from.
-_GOT_FROM = {"device": " from the device", "memory": " from memory, not from storage"}
+_GOT_FROM = {"device": " from the device", "memory": " from memory, not storage"}
 
 _NAMES = {"oversleep": "late wake-ups", "sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
 
@@ -128,7 +128,9 @@ def _rates(answer: Answer) -> str:
     # A loop that storage feeds reads no faster than it computes.
     verb = "asked for" if answer.verdict == FEEDS else "got"
     source = _GOT_FROM.get(answer.source, "")
-    return f"loop {asked}{verb} {most}{size(got.mean, 3)}/s{source} ({name_epochs(answer.epochs)})"
+    # Without compute the loop itself, with its syncs, may get far less.
+    who = "reads alone" if answer.storage_utilization is None else "loop"
+    return f"{who} {asked}{verb} {most}{size(got.mean, 3)}/s{source} ({name_epochs(answer.epochs)})"
 
 
 def _verdict(answer: Answer, who: str = "accelerators ", what: str = " (only storage counted)") -> str:
