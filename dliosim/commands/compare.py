@@ -10,10 +10,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from dliosim.commands.command_line.command_table import DATA_DIRECTORY
 from dliosim.commands.command_line.options import parse_overrides, parse_roots, read_storage
 from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
-from dliosim.commands.job.environment import describe_environment, read_back_striping
+from dliosim.commands.job.environment import describe_environment, find_disk, read_back_striping
 from dliosim.commands.job.results_dir import ResultsDirectory, results_line, write_and_print
 from dliosim.commands.job.setup import RankCommand, Setup, compile_or_explain, open_sessions, require_one_node
 from dliosim.compare.answer import answer_comparison
@@ -23,7 +22,6 @@ from dliosim.compare.result import Outcome, VariantResult
 from dliosim.errors import HELP, DliosimError, ExecutionError, PlanError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.world import NodeLoad, fullest_node
-from dliosim.execute.node.environment import find_mount
 from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run import benchmark_pass
 from dliosim.execute.run.workload_runner import require_all
@@ -201,7 +199,7 @@ class CompareCommand(RankCommand):
             ran = "only one variant ran" if outcome.measured else "no variant ran"
             sys.stderr.write(printable(f"error: {ran}; nothing to compare{reasons}\n", lines=True))
             return ExecutionError.exit_code
-        disk = "" if find_mount(Path()).is_memory_backed else DATA_DIRECTORY
+        disk = find_disk(self.plan.variants[0].workload.datasets)
         answer = answer_comparison(outcome, self._accepts_override, disk)
 
         def report(place: Path | None) -> str:

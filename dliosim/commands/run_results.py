@@ -12,17 +12,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from dliosim.commands.command_line.command_table import DATA_DIRECTORY
 from dliosim.commands.command_line.options import parse_roots, read_storage
 from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
-from dliosim.commands.job.environment import describe_environment
+from dliosim.commands.job.environment import describe_environment, find_disk
 from dliosim.commands.job.results_dir import ResultsDirectory, results_line, write_and_print
 from dliosim.commands.job.setup import Setup, compile_or_explain
 from dliosim.commands.job.terminal import has_colours
 from dliosim.errors import DamageDiagnosticsError, DliosimError, ExecutionError, ExpectationMissed
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.world import NodeLoad
-from dliosim.execute.node.environment import find_mount
 from dliosim.execute.phases.context import Phase, Session
 from dliosim.language.compile import compile_document, compile_pattern
 from dliosim.language.diagnostics import Diagnostic, Label, render
@@ -123,7 +121,7 @@ class RunRecord:
             goals_of(workload.expectations),
             lambda override: _find_needless(self.setup, self.finder, override),
             dict(_sample_settings(workload)),
-            "" if find_mount(Path()).is_memory_backed else DATA_DIRECTORY,
+            find_disk(workload.datasets),
         )
         run = replace(run, answers=answers)
         return replace(run, expectations=evaluate(workload.expectations, run))

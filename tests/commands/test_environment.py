@@ -37,3 +37,20 @@ def test_the_speed_of_the_network_is_recorded_where_data_come_over_it(
 ) -> None:
     monkeypatch.setattr(environment, "link_speed", lambda: speed)
     assert list(environment._describe_network([FileSystem("data", "/data", kind)])) == said
+
+
+@pytest.mark.parametrize(
+    ("link", "source", "disk"), [("", "", "dliosim-data"), ("memory", "", ""), ("disk", "*.npz", "")]
+)
+def test_data_in_memory_may_move_to_the_disk_of_the_default_directory_if_a_run_makes_them_there(
+    link: str, source: str, disk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_mount(path: Path) -> Mount:
+        return Mount("tmpfs" if path.resolve().name == "memory" else "ext4", "/", "none", "rw")
+
+    monkeypatch.chdir(tmp_path)
+    if link:
+        (tmp_path / "dliosim-data").symlink_to(tmp_path / link)
+    monkeypatch.setattr(environment, "find_mount", find_mount)
+    dataset = cast(Any, SimpleNamespace(source=source))
+    assert environment.find_disk([dataset]) == disk

@@ -13,6 +13,7 @@ from mpi4py import MPI
 from mpi4py import __version__ as mpi4py_version
 
 from dliosim import __version__
+from dliosim.commands.command_line.command_table import DATA_DIRECTORY
 from dliosim.execute.backends.registry import list_accesses
 from dliosim.execute.mpi.world import NodeLoad
 from dliosim.execute.node.environment import find_mount, link_speed, mpi_io, mpi_library
@@ -94,6 +95,15 @@ def _describe_root(name: str, session: Session) -> FileSystem:
     striped = next((each for each in session.workload.datasets if each.root == name and each.stripe is not None), None)
     striping = read_striping(directory) if striped is None else read_back_striping(session, striped)
     return _describe_mount(name, directory, striping)
+
+
+def find_disk(datasets: Sequence[Dataset]) -> str:
+    """Return the directory of data by default, for data that are in memory elsewhere.
+
+    An empty text if it is in memory, too, perhaps through a link, or if a run makes no files there: `from files`.
+    """
+    is_no_help = any(one.source for one in datasets) or find_mount(Path(DATA_DIRECTORY)).is_memory_backed
+    return "" if is_no_help else DATA_DIRECTORY
 
 
 def read_back_striping(session: Session, dataset: Dataset) -> str:
