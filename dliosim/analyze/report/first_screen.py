@@ -38,7 +38,8 @@ def format_analysis(figures: Figures, findings: Sequence[Finding], full: bool) -
     met = [one for one in findings if one.is_met]
     costly = [one for one in met if is_costly(one, figures)]
     shown = costly if full else costly[:_MOST_INSIGHTS]
-    head = [*describe_job(figures.job, figures), "", *_insight_lines(shown, met, findings, figures)]
+    head = [*describe_job(figures.job, figures), *_wrap(core_warnings(figures.job)), ""]
+    head += _insight_lines(shown, met, findings, figures)
     if full:
         notes = [*figures.job.incomplete[1:], *figures.job.notes, split_note(figures)]
         tables = map(format_table, list_tables(figures, findings))
@@ -67,6 +68,11 @@ def describe_job(job: Job, figures: Figures) -> list[str]:
     left = [f"{number} {what}" for what, number in job.left_out.items()]
     events = count(job.events, "event") + (f", besides {', '.join(left)}" if left else "")
     return _wrap([f"{job.path} ({job.source}, {events})", ", ".join(filter(None, parts))])
+
+
+def core_warnings(job: Job) -> list[str]:
+    """Return the warning that ranks or readers of a run of dliosim waited for cores; none if they did not."""
+    return [f"warning: {job.core_wait}: all times include such waits"] if job.core_wait else []
 
 
 def split_note(figures: Figures) -> str:

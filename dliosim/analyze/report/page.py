@@ -17,7 +17,7 @@ from dliosim.analyze.figures.job import Figures
 from dliosim.analyze.figures.time_split import ACTIVITIES, FINE_BINS, IO_ACTIVITIES, measure_activity, spread_bytes
 from dliosim.analyze.figures.view import View
 from dliosim.analyze.insights.rules import Finding, is_costly
-from dliosim.analyze.report.first_screen import cure_lines, describe_job, split_note
+from dliosim.analyze.report.first_screen import core_warnings, cure_lines, describe_job, split_note
 from dliosim.analyze.report.tables import list_tables
 from dliosim.pictures import html, style
 from dliosim.pictures.captions import describe_picture
@@ -33,7 +33,8 @@ def page(view: View, figures: Figures, findings: Sequence[Finding]) -> str:
     """Return the page as HTML, complete in itself; the same for the same trace."""
     time, *others = list_tables(figures, findings)
     split = [html.table(time), html.paragraph(split_note(figures))]
-    job = html.items([printable(" ".join(describe_job(figures.job, figures)))], "where")
+    lines = [" ".join(describe_job(figures.job, figures)), *core_warnings(figures.job)]
+    job = html.items(list(map(printable, lines)), "where")
     return html.page(
         printable(f"What {figures.job.path} says"),
         [job, *_insight_pieces(figures, findings)],

@@ -11,12 +11,13 @@ import pytest
 from dliosim.analyze.figures.job import Figures, add_run
 from dliosim.analyze.insights.rules import Finding, judge
 from dliosim.analyze.report.first_screen import cure_lines, format_analysis
+from dliosim.analyze.report.page import page
 from dliosim.cli import main
 from dliosim.measure.results.machine import Environment
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.report.files.results import write_results
-from tests.analyze.rows import MS, Row, compute, figures, read
+from tests.analyze.rows import MS, Row, compute, figures, read, view
 from tests.report.sample import epoch, run, spread
 from tests.trace.test_file import write
 
@@ -82,7 +83,14 @@ def test_a_run_that_waits_for_cores_is_advised_to_free_some_and_not_to_read_ahea
     assert "read ahead" not in screen
     few = found(results(waited=0.3, cores=2), "0")[2]
     assert "no more than have a core: ranks waited 30 % of the loop for a core -D train.readers=1" in few
-    assert "waited for a core" not in found(results(waited=0.01, cores=2), "1")[2]
+    assert "for a core" not in found(results(waited=0.01, cores=2), "1")[2]
+
+
+def test_a_run_that_waited_for_cores_says_so_above_all_insights() -> None:
+    one, insights, screen = found(results(waited=0.3, cores=2), "1")
+    warning = "warning: ranks waited 30 % of the loop for a core: all times include such waits"
+    assert f"{warning} INSIGHTS" in screen
+    assert warning.replace(" %", "\xa0%") in page(view(ROWS, ranks=2), one, list(insights.values()))
 
 
 def test_a_rank_that_may_have_waited_for_a_core_is_given_one_before_its_disk_is_suspected() -> None:
