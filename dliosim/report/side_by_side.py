@@ -23,7 +23,7 @@ from dliosim.report.phase_titles import group_by, group_phases, name_epochs, tit
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.run.answer_lines import answer_lines, device_share
 from dliosim.report.run.checkpoint_costs import checkpoint_costs
-from dliosim.report.run.conditions import cache_state
+from dliosim.report.run.conditions import cache_state, copy_notes
 from dliosim.report.run.loops import name_cause
 from dliosim.report.run.warnings import format_warnings, warnings_of
 from dliosim.report.text_table import LINE, WIDTH, Table, format_table
@@ -55,7 +55,8 @@ def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     """Return all tables and warnings of results as text, at most 120 columns wide except for long paths."""
     runs = [one for one in results if isinstance(one, SavedRun)]
     sections = ["\n".join(label_places(results)), *answers_of_runs(runs), *map(format_table, tables_of_runs(runs))]
-    sections.append(format_warnings(warnings_of_runs(runs), WIDTH))
+    copies = (copy_notes(one.run, WIDTH, f"{one.label}: " if len(runs) > 1 else "") for one in runs)
+    sections += ["\n".join(filter(None, copies)), format_warnings(warnings_of_runs(runs), WIDTH)]
     for one in results:
         if isinstance(one, SavedComparison):
             sections += comparison_sections(one.comparison, one.label, one.comparison.notes)

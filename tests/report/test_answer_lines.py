@@ -11,7 +11,7 @@ from dliosim.measure.results.run_summary import Advice, Answer, Reason, RunSumma
 from dliosim.report.phase_titles import name_epochs
 from dliosim.report.run.answer_lines import answer_lines
 from dliosim.report.run.checkpoint_costs import interval_section
-from tests.report.sample import change, run, saved, spread
+from tests.report.sample import change, flushed, run, saved, spread
 
 
 def flat(value: float) -> Spread:
@@ -174,6 +174,13 @@ def test_saves_in_memory_are_called_so() -> None:
     saves = tuple(replace(one, root="fast") for one in run().saves)
     (line,) = lines_of(phases=saves, environment=environment)[1:]
     assert " to memory, held " in line
+
+
+@pytest.mark.parametrize(("flushes", "how"), [((0.0, 0.0), ""), ((0.0, 0.5), " partly async"), ((0.5, 0.5), " async")])
+def test_saves_in_the_background_are_called_async(flushes: tuple[float, ...], how: str) -> None:
+    saves = [SavePhase("c", "save", 0.5, verb=flushed(0.02, 0.48) if one else saved(0.5)) for one in flushes]
+    (line,) = [one for one in lines_of(phases=tuple(saves)) if one.startswith("SAVES")]
+    assert line.startswith(f"SAVES    2 x 500 ms{how}, 200 MB/s, held ")
 
 
 def test_a_run_without_loops_has_its_saves_and_restores() -> None:

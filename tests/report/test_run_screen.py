@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from dliosim.measure.results.file_phases import RestorePhase
+from dliosim.measure.results.file_phases import FilePhase, RestorePhase
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Reason
 from dliosim.report.run.loops import latencies_by_loop
@@ -59,6 +59,15 @@ def test_how_a_restore_reads_is_named_where_there_is_another_one() -> None:
     assert "restore state  " in alone and "oldest" not in alone
     both = on("ext4", phases=tuple(restores)).split("files: ")[1]
     assert "restore state once" in both and "dest first" in both
+
+
+def test_loops_that_changed_to_copies_of_the_nodes_say_when_and_other_notes_wait_for_all_tables() -> None:
+    note = "epochs from 2 on read the copies of the nodes on root local; a step waited 2 ms for data before"
+    loop = LoopPhase("train", "train", 1.0, epochs=(epoch(0), epoch(1)), notes=("reads ahead", note))
+    staged = FilePhase("d", "stage", 1.0, verb=verb(1.0), root="local")
+    text = " ".join(run_screen(run(phases=(staged, loop))).split())
+    assert f"train: {note}" in text and "reads ahead" not in text
+    assert note not in run_screen(run(phases=(loop,)))
 
 
 def test_drains_have_their_time_next_to_saves() -> None:

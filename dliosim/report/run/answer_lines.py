@@ -212,10 +212,13 @@ def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Itera
     most = "" if is_save or share else "at most "  # memory may have given a part of what the kernel does not count
     if all(run.is_stored_on(phase, MEMORY_KINDS) for phase in phases):
         most, share = "", f" {'to' if is_save else 'from'} memory"
+    flushed = sum(one.flush_seconds.max > 0 for one in verbs) if is_save else 0
+    how = " async" if flushed == len(verbs) else " partly async" if flushed else ""
     rate = f"{most}{size(sum(one.bytes_once for one in verbs) / whole, 3)}/s{share}"
     drained = [one.drain_seconds.max for one in verbs if one.drain_bytes]
     then = f"; then {seconds(statistics.fmean(drained), 3)} to drain" if drained else ""
-    yield name, f"{len(verbs)} x {seconds(whole / len(verbs), 3)}, {rate}, held {percent(held, 2)} of the run{then}"
+    times = f"{len(verbs)} x {seconds(whole / len(verbs), 3)}{how}"
+    yield name, f"{times}, {rate}, held {percent(held, 2)} of the run{then}"
 
 
 def device_share(phases: Sequence[FilePhase]) -> str:

@@ -58,6 +58,14 @@ def format_notes(phases: Sequence[PhaseSummary]) -> str:
     return "\n".join(wrap_text(note, "", " " * 4) for note in notes)
 
 
+def copy_notes(run: RunSummary, width: int, label: str = "") -> str:
+    """Return the notes of loops about the copies that `stage` made, such as from which epoch on they were read."""
+    roots = {phase.root for phase in run.files if phase.kind == "stage"}
+    notes = dict.fromkeys(f"{label}{title_of(phase)}: {note}" for phase in run.loops for note in phase.notes)
+    shown = (note for note in notes if any(f"on root {root}" in note for root in roots))
+    return "\n".join(wrap_text(note, "", " " * 4, width) for note in shown)
+
+
 def cache_state(phase: LoopPhase) -> str:
     """Return whether a loop that uses the page cache began cold or warm; unknown if the kernel did not report it."""
     if phase.cache == "off":

@@ -20,7 +20,7 @@ from dliosim.report.cells import percent_cell, rate_cell, size_cell, text_cell, 
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.run.answer_lines import answer_lines, answer_rows, order_answers
 from dliosim.report.run.checkpoint_costs import background_costs, checkpoint_tables, interval_section
-from dliosim.report.run.conditions import conditions
+from dliosim.report.run.conditions import conditions, copy_notes
 from dliosim.report.run.loops import loop_tables, storage_alone
 from dliosim.report.run.save_tables import full_table, screen_table
 from dliosim.report.run.warnings import format_warnings, warnings_of
@@ -48,7 +48,8 @@ def run_screen(run: RunSummary) -> str:
     ]
     expected = "\n".join(textwrap.fill(line, SCREEN, subsequent_indent=" " * 4) for line in told)
     sections = [answer_lines(run), expected, format_warnings(warnings_of(run)), _loop_table(run)]
-    sections += [screen_table(run.files), background_costs(run, SCREEN), interval_section(run, SCREEN)]
+    sections += [copy_notes(run, SCREEN), screen_table(run.files)]
+    sections += [background_costs(run, SCREEN), interval_section(run, SCREEN)]
     return "\n\n".join(filter(None, [*sections, f"whole run: {seconds(run.seconds)}"])) + "\n"
 
 
