@@ -147,3 +147,8 @@ def shorten_name(name: str, longest: int = _LONGEST) -> str:
     """Return the beginning and the end of a long name, so that there is room for figures."""
     end = min(12, (longest - 3) // 2)
     return name if len(name) <= longest else f"{name[: longest - 3 - end]}...{name[-end:]}"
+
+
+def wrap_name(name: str) -> str:
+    """Return a name on as many lines of a cell as it takes; one of more than four lines is cut."""
+    return textwrap.fill(name, _LONGEST, subsequent_indent="  ", max_lines=4, placeholder="...")

@@ -45,6 +45,17 @@ def widest(text):
     return max(map(len, text.splitlines()))
 
 
+def test_the_options_of_a_restore_have_as_many_lines_as_they_take():
+    ways = ("everything by file then broadcast through mmap", "rotated by rank through mmap")
+    restores = [RestorePhase("state", "restore", 1.0, verb=verb(1.0), how=how) for how in ways]
+    text = run_report(run(phases=(*restores, SavePhase("s" * 300, "save", 1.0, verb=verb(1.0)))))
+    for table in text.split("\n\nfiles: ")[1:]:
+        assert re.search(r"^restore state everything by file  .*\n  then broadcast through mmap\n", table, re.M)
+        assert re.search(r"^restore state rotated by rank .*\n  through mmap\n", table, re.M)
+        assert re.search(r"^save s+  .*\n(  s+\n){2}  \.\.\.$", table, re.M)
+    assert widest(text) <= 120
+
+
 def test_nothing_is_wider_than_a_terminal_of_120_columns():
     crowded = epoch(
         0,

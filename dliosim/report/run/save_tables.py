@@ -16,7 +16,7 @@ from dliosim.report.cells import percent_cell, rate_cell, size_cell, time_cell
 from dliosim.report.phase_titles import group_phases, short_titles, title_of
 from dliosim.report.run.conditions import format_notes
 from dliosim.report.run.loops import latency_cells
-from dliosim.report.text_table import Column, format_columns, grid, shorten_name
+from dliosim.report.text_table import Column, format_columns, grid, shorten_name, wrap_name
 
 #: A column of a table: a row is about all runs of a verb.
 _VerbColumn: TypeAlias = Column[list[FilePhase]]
@@ -65,7 +65,7 @@ def full_table(phases: Sequence[FilePhase]) -> str:
     ]
     title = "files: the time of a run is its slowest rank's; the parts of that rank's time add up to it"
     title += "; GB/s count a byte once per node" if amounts else ""
-    text = format_columns(title, "", [(shorten_name(title_of(group[0])), group) for group in groups], columns)
+    text = format_columns(title, "", [(wrap_name(title_of(group[0])), group) for group in groups], columns)
     return "\n\n".join(filter(None, [text, _call_latencies(groups), format_notes(phases)]))
 
 
@@ -139,7 +139,7 @@ def _call_latencies(groups: Sequence[Sequence[FilePhase]]) -> str:
     if not known:
         return ""
     names, cells = latency_cells([found for _, found in known])
-    rows = [(shorten_name(title_of(phase)), *row) for (phase, _), row in zip(known, cells, strict=True)]
+    rows = [(wrap_name(title_of(phase)), *row) for (phase, _), row in zip(known, cells, strict=True)]
     return grid("files: latency of calls, in the run that took longest", ["", *names], rows)
 
 
