@@ -71,6 +71,8 @@ def check_command(parsed: SimpleNamespace) -> int:
         sys.stdout.write(f"{printable(pattern)}: ok ({workload.name}, digest {workload.digest()} on {place})\n")
         for loop, dataset in workload.missing_prepares().items():
             sys.stdout.write(f"  note: `{loop}` reads `{dataset}`, which this pattern does not prepare before\n")
+        for root in sorted(workload.run_roots - parse_roots(parsed).keys()):
+            sys.stdout.write(f"  note: a run needs a place for `root {root}`: add --root {root}=DIR\n")
     return status
 
 

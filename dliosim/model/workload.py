@@ -47,8 +47,12 @@ class Workload:
     @property
     def roots(self) -> set[str]:
         """Names of the roots that the workload may use, also those of a `stage` with `copy off`."""
-        used = {dataset.root for dataset in self.datasets}
-        used |= {verb.root for verb, _ in flatten_verbs(self.verbs) if isinstance(verb, Stage)}
+        return self.run_roots | {verb.root for verb, _ in flatten_verbs(self.verbs) if isinstance(verb, Stage)}
+
+    @property
+    def run_roots(self) -> set[str]:
+        """Names of the roots without which the workload cannot run."""
+        used = {dataset.root for dataset in self.datasets} | {verb.root for verb in self.stages()}
         return used | {root for one in self.checkpoints for root in (one.root, one.drain) if root is not None}
 
     def stages(self) -> list[Stage]:

@@ -101,6 +101,16 @@ def test_check_notes_what_is_read_and_not_prepared_before(pattern: str, capsys: 
     assert found.endswith(" on 1 rank)\n")
 
 
+def test_check_notes_the_roots_that_a_run_needs(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    note = "  note: a run needs a place for `root local`: add --root local=DIR\n"
+    for more, needs in ("stage d to local\n", True), ("stage d to local {\n    copy off\n}\n", False):
+        Path(pattern).write_text(PATTERN.replace("prepare d\n", f"prepare d\n{more}"))
+        assert main(["check", pattern]) == 0
+        assert capsys.readouterr().out.endswith(note) == needs
+        assert main(["check", pattern, "--root", "local=/local/scratch"]) == 0
+        assert "note: " not in capsys.readouterr().out
+
+
 def test_check_of_several_names_each_and_ends_with_2_if_one_is_wrong(
     pattern: str, wrong: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
