@@ -158,8 +158,7 @@ def _predict_variants(asked: _Question, workload: Workload) -> None:
 
 
 def _choose_goal(asked: _Question, workload: Workload, loop: Loop) -> float:
-    goal: float = asked.parsed.until or goals_of(workload.expectations).get(loop.name, GOAL)
-    return goal
+    return asked.parsed.until or goals_of(workload.expectations).get(loop.name, GOAL)
 
 
 def _predict_saves(asked: _Question) -> None:

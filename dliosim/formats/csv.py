@@ -108,8 +108,7 @@ class Csv(Dressed):
     def dress(self, data: Bytes, place: Ints | int) -> Bytes:
         """Return digits, points and commas for random bytes."""
         if isinstance(place, np.ndarray):
-            letters: Bytes = _LETTERS[place % _PERIOD, data]
-            return letters
+            return _LETTERS[place % _PERIOD, data]
         # The same digits as in the table, byte * 10 // 256; arithmetic takes a quarter of the time of a look-up.
         wide = np.multiply(data, 10, dtype=np.uint16)
         wide >>= 8

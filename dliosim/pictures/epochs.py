@@ -45,8 +45,7 @@ class EpochSpan:
 
     def reduce(self, combine: np.ufunc, rows: Ints) -> Ints:
         """Return figures of bins, (R, bins), combined to columns, (R, columns)."""
-        columns: Ints = combine.reduceat(rows[:, : self.epoch.bin_count], self.bins, axis=1)
-        return columns
+        return combine.reduceat(rows[:, : self.epoch.bin_count], self.bins, axis=1)
 
 
 def align_epochs(epochs: Sequence[RecordedEpoch]) -> list[EpochSpan]:

@@ -111,8 +111,7 @@ def bandwidth_over_time(
 
 def _rates(place: EpochSpan) -> Floats:
     """Return what each rank got in each column, in bytes/s."""
-    rates: Floats = place.reduce(np.add, place.epoch.bytes) / (place.epoch.bin_ns * 1e-9)
-    return rates
+    return place.reduce(np.add, place.epoch.bytes) / (place.epoch.bin_ns * 1e-9)
 
 
 def _scale_end(places: Sequence[EpochSpan], rates: Sequence[Floats], counted: Collection[int]) -> float:
@@ -333,8 +332,7 @@ def _thin_dots(dots: Ints) -> Ints:
     if len(dots) <= _MOST_DOTS:
         return dots
     # A random order: a constant stride could always choose the same ranks or steps.
-    chosen: Ints = dots[np.random.default_rng(0).permutation(len(dots))[:_MOST_DOTS]]
-    return chosen
+    return dots[np.random.default_rng(0).permutation(len(dots))[:_MOST_DOTS]]
 
 
 def _dot_heights(dots: Ints, files: int, furthest: int) -> Floats:

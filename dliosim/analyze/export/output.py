@@ -134,5 +134,4 @@ def rank_of(events: Events, process: int) -> int:
 
 
 def _is_in(column: NDArray[np.signedinteger], limits: tuple[int, int]) -> Bools:
-    is_in: Bools = (column >= limits[0]) & (column <= limits[1])
-    return is_in
+    return (column >= limits[0]) & (column <= limits[1])

@@ -103,8 +103,7 @@ class View:
 
     @property
     def _is_on_pipe(self) -> Bools:
-        found: Bools = np.append(find_pipes(self.events.files), False)[self.events.file]
-        return found
+        return np.append(find_pipes(self.events.files), False)[self.events.file]
 
     @cached_property
     def basic(self) -> Bools:

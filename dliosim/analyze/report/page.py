@@ -104,8 +104,7 @@ def choose_rows(figures: Figures) -> Ints:
     if ranks <= MOST_ROWS:
         return np.arange(ranks)
     order = np.argsort([one.io for one in figures.ranks], kind="stable")
-    chosen: Ints = np.sort(order[np.linspace(0, ranks - 1, MOST_ROWS).astype(np.int64)])
-    return chosen
+    return np.sort(order[np.linspace(0, ranks - 1, MOST_ROWS).astype(np.int64)])
 
 
 def activity_map(view: View, figures: Figures, rows: Ints) -> Figure:

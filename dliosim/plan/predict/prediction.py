@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from dliosim.errors import HELP, UsageError
-from dliosim.model.joined import Sources
-from dliosim.model.storage import StorageModel, list_ends
-from dliosim.model.verbs import Loop
-from dliosim.model.workload import Workload
+from dliosim.model import Loop, Sources, StorageModel, Workload
+from dliosim.model.storage import list_ends
 from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.predict import virtual_epoch
 from dliosim.plan.predict.saves import BatchCalls, Flush, SavePrediction, list_flushes, predict_saves, share_behind

@@ -11,9 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.model import Distribution, StorageModel, constant
 from dliosim.model.counter_rng import uniforms
-from dliosim.model.distributions import Distribution, constant
-from dliosim.model.storage import StorageModel
 
 #: Rounds after which the mean wait in a queue changes no more, by formula and simulated; the greatest load of a queue.
 _ROUNDS: Final = 60
@@ -182,8 +181,7 @@ def draw_step_times(storage: StorageModel, stream: int, counter: Ints) -> Floats
     """Return a rank's own time for each step; seconds."""
     if storage.step_tail is None:
         return np.full(len(counter), storage.step_time)
-    drawn: Floats = storage.step_time * uniforms(stream, counter) ** (-1 / storage.step_tail)
-    return drawn
+    return storage.step_time * uniforms(stream, counter) ** (-1 / storage.step_tail)
 
 
 class StorageQueues:

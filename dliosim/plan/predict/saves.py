@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import HELP, UsageError
-from dliosim.model.checkpoint import Checkpoint
-from dliosim.model.distributions import Distribution
-from dliosim.model.storage import StorageModel, list_ends
-from dliosim.model.verbs import Cadence, Loop, Restore, flatten_verbs, is_due
-from dliosim.model.workload import Workload
+from dliosim.model import Cadence, Checkpoint, Distribution, Loop, Restore, StorageModel, Workload
+from dliosim.model.storage import list_ends
+from dliosim.model.verbs import flatten_verbs, is_due
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast.forecast_types import Forecast, PhaseForecast, RankSpread
 from dliosim.plan.predict.queues import Floats, Ints, find_backlog

@@ -10,13 +10,9 @@ from functools import partial
 
 import numpy as np
 
-from dliosim.model import Dataset
+from dliosim.model import Dataset, Distribution, Job, Loop, StorageModel, constant
 from dliosim.model.counter_rng import draw, key, uniforms
-from dliosim.model.distributions import Distribution, constant
 from dliosim.model.epoch_size import steps_of_epoch
-from dliosim.model.job import Job
-from dliosim.model.storage import StorageModel
-from dliosim.model.verbs import Loop
 from dliosim.plan.predict import queues
 from dliosim.plan.predict.queues import Floats, Ints
 from dliosim.plan.predict.saves import Flush, FlushQueue, share_behind
@@ -274,13 +270,11 @@ def _make_file_draws(demand: StepDemand, stream: int) -> Callable[[int, Ints], I
         else:
             position = rank * samples // job.ranks + step * loop.batch
         # As floats: samples times files may be more than an integer holds.
-        place: Ints = np.minimum(position % samples / samples * files, files - 1).astype(np.int64)
-        return place
+        return np.minimum(position % samples / samples * files, files - 1).astype(np.int64)
 
     def draw_file(step: int, rank: Ints) -> Ints:
         counter = step * job.ranks + rank if shuffle.samples in _SHUFFLED else find_place(step, rank)
-        drawn: Ints = (uniforms(stream, counter) * files).astype(np.int64)
-        return drawn
+        return (uniforms(stream, counter) * files).astype(np.int64)
 
     return draw_file if shuffle.samples in _SHUFFLED or shuffle.files != "off" else find_place
 

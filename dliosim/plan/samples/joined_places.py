@@ -128,8 +128,7 @@ def _find_rows(asked: Extents, read: Extents) -> Ints:
     keys = asked.row_steps() * len(samples) + number
     order = np.argsort(keys, kind="stable")
     wanted = read.row_steps() * len(samples) + np.searchsorted(samples, read.sample)
-    found: Ints = order[np.searchsorted(keys[order], wanted)]
-    return found
+    return order[np.searchsorted(keys[order], wanted)]
 
 
 def draw_mixture(dataset: JoinedDataset, loop: str, epoch: int, position: Ints) -> Iterator[tuple[int, Ints, Ints]]:

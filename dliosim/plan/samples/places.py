@@ -297,15 +297,13 @@ class FramedPlaces(Places):
         sizes = sample_strides(self.form, sample_sizes(self.dataset, members)).reshape(-1, BLOCK)
         before = np.zeros((len(blocks), BLOCK), np.int64)
         np.cumsum(sizes[:, :-1], axis=1, out=before[:, 1:])
-        result: Ints = before[row, samples % BLOCK]
-        return result
+        return before[row, samples % BLOCK]
 
     def _bytes_before_files(self, file: Ints) -> Ints:
         if self.dataset.constant_size is not None:
             return self.bytes_before(self.first_samples(file))
         distinct, row = np.unique(file, return_inverse=True)
-        before: Ints = self.bytes_before(self.first_samples(distinct))[row]
-        return before
+        return self.bytes_before(self.first_samples(distinct))[row]
 
 
 @dataclass(frozen=True, eq=False)
