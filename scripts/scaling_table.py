@@ -21,10 +21,9 @@ from tabulate import tabulate
 from dliosim.errors import UsageError
 from dliosim.measure.answers.validity import doubt_of_oversleep, doubt_of_times
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.file_phases import FilePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
-from dliosim.measure.results.run_summary import Answer, Reason, RunSummary, select_epochs
+from dliosim.measure.results.run_summary import Answer, FilePhase, Reason, RunSummary, select_epochs
 from dliosim.readable import ABSENT, count
 from dliosim.report.answer_sentences import sentence
 from dliosim.report.reader.results import read_run

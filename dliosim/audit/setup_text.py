@@ -15,9 +15,8 @@ from dliosim.errors import DliosimError, UsageError
 from dliosim.language.compile import compile_pattern
 from dliosim.language.unparse import list_phrases
 from dliosim.measure.figures import aggregate
-from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.machine import LINK_SPEED, MEMORY_KINDS
-from dliosim.measure.results.run_summary import RunSummary, Spread
+from dliosim.measure.results.run_summary import RunSummary, SavePhase, Spread
 from dliosim.model import Job, Loop, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count, number, percent, seconds, size

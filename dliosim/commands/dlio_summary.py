@@ -23,8 +23,7 @@ from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.node.memory import whole_memory
 from dliosim.execute.phases.context import Session
 from dliosim.measure.reducer import Ints
-from dliosim.measure.results.file_phases import FilePhase
-from dliosim.measure.results.run_summary import RunSummary
+from dliosim.measure.results.run_summary import FilePhase, RunSummary
 from dliosim.model import Loop, Sources, Workload
 from dliosim.model.expectation import GOAL
 from dliosim.model.verbs import flatten_verbs

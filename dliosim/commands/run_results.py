@@ -26,9 +26,8 @@ from dliosim.language.compile import compile_document, compile_pattern
 from dliosim.language.diagnostics import Diagnostic, Label, render
 from dliosim.language.syntax.ast import PatternBlock
 from dliosim.measure.answers.answer import answer_run, evaluate
-from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
-from dliosim.measure.results.run_summary import RunSummary
+from dliosim.measure.results.run_summary import RunSummary, SavePhase
 from dliosim.model import Job, Loop, StorageModel, Workload
 from dliosim.model.expectation import goals_of
 from dliosim.model.verbs import flatten_verbs

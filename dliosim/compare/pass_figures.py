@@ -18,8 +18,8 @@ from dliosim.measure.figures.declaration import time_parts
 from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures.summary import RANK_COLUMNS
 from dliosim.measure.rank.histogram import Histogram, merge_histograms
-from dliosim.measure.results.file_phases import FilePhase
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
+from dliosim.measure.results.run_summary import FilePhase
 
 #: If a rank reads less than this share of what it asked for, another rank has read the rest.
 _READ_BY_OTHERS = 0.5

@@ -15,7 +15,7 @@ from dliosim.dlio import OVERRIDE_MARKS
 from dliosim.language.blocks import checkpoints, datasets, storages
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.blocks.verbs import VerbCompiler
-from dliosim.language.checks import checkpoint_checks, stage_checks
+from dliosim.language.checks import checkpoint_checks, data_checks
 from dliosim.language.diagnostics import (
     Attempt,
     Diagnostic,
@@ -137,7 +137,7 @@ def _compile_blocks(
     verbs = VerbCompiler(context, known, finder)
     body = verbs.compile_verbs(document.verbs)
     checkpoint_checks.check_flush_overlap(body, known, verbs.settings)
-    stage_checks.check_stages(body, verbs.settings)
+    data_checks.check_stages(body, verbs.settings)
     if not document.verbs and not loader.found:
         here = document.workload.span if document.workload else document.source.span(0, 0)
         hint = "add verbs, such as `prepare D` and `train { read D }`"

@@ -16,7 +16,7 @@ from dliosim.measure.answers.answer import storage_rate
 from dliosim.measure.answers.validity import doubt_of_core_waits, doubt_of_utilization
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.file_phases import RestorePhase, SavePhase
+from dliosim.measure.results.run_summary import RestorePhase, SavePhase
 from dliosim.pictures import comparisons, files, reads, scaling, time_breakdown
 from dliosim.pictures.captions import describe_picture
 from dliosim.pictures.epochs import align_epochs, bin_text, gap_text, saves_text

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from dliosim.measure.figures.declaration import name_part, result_figures
 from dliosim.measure.figures.epoch_summaries import VerbSummary
-from dliosim.measure.results.file_phases import FilePhase
+from dliosim.measure.results.run_summary import FilePhase
 from dliosim.pictures.style import SERIES, figure, rate_axis, time_axis, whole_axis, wrap_text
 from dliosim.report.phase_titles import title_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from dliosim.measure.results.file_phases import RestorePhase
 from dliosim.measure.results.phase import PhaseSummary
+from dliosim.measure.results.run_summary import RestorePhase
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from dliosim.analyze.figures.access import BIN_NAMES
 from dliosim.analyze.figures.job import Figures
 from dliosim.analyze.insights.jobs import Change, FleetRow
 from dliosim.analyze.insights.rules import INSIGHTS
-from dliosim.analyze.report.json import SCHEMA_VERSION
+from dliosim.analyze.report.tables import SCHEMA_VERSION
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, SCHEMA = DOCS / "analyze.md", DOCS / "analysis.schema.json"

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from dliosim.compare.pass_figures import LOOP, STALL, Measured, Pass, Subject, find_two_phase_state, make_pass
 from dliosim.measure.figures.summary import RANK_COLUMNS
-from dliosim.measure.results.file_phases import RestorePhase, SavePhase
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
+from dliosim.measure.results.run_summary import RestorePhase, SavePhase
 from tests.report.sample import change, epoch, flushed, saved, spread
 
 

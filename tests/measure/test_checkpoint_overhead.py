@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dliosim.measure.results.checkpoint_overhead import StepTimes, flush_step_times, loop_overheads, total_overhead
-from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
+from dliosim.measure.results.run_summary import SavePhase
 from tests.report.sample import epoch, run, saved, spread
 
 STEPS = LoopPhase("train", "train", 9.0, epochs=(epoch(0, loop_seconds=1.5), epoch(1, loop_seconds=2.5)))

@@ -16,7 +16,7 @@ from dliosim.measure.rank.records import (
     unpack_arrivals,
     unpack_waits,
 )
-from dliosim.measure.results.file_phases import FilePhase, RestorePhase, SavePhase
+from dliosim.measure.results.run_summary import FilePhase, RestorePhase, SavePhase
 from tests.examples import examples
 from tests.measure.ranks import on_ranks
 

@@ -22,9 +22,8 @@ from dliosim.execute.store.manifest import load_manifest
 from dliosim.formats.registry import bind
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.figures.summary import RANK_COLUMNS
-from dliosim.measure.results.file_phases import RestorePhase, SavePhase
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
-from dliosim.measure.results.run_summary import RunSummary
+from dliosim.measure.results.run_summary import RestorePhase, RunSummary, SavePhase
 from dliosim.model import Dataset, Job, JoinedDataset, Loop, Repeat, Verb, Workload
 from dliosim.model.counter_rng import key
 from dliosim.model.epoch_size import steps_of_epoch

@@ -19,8 +19,8 @@ from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.measure.figures.summary import RANK_COLUMNS
-from dliosim.measure.results.file_phases import FilePhase
 from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import FilePhase
 from dliosim.model import (
     Access,
     Arrivals,

@@ -15,7 +15,7 @@ from typing import Any
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.checkpoints import save_steps, state_writer, tier_copy
+from dliosim.execute.checkpoints import checkpoint_session, save_steps, state_writer
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.mpi.world import World, make_world
@@ -116,7 +116,7 @@ def check_failures(world: World, directory: Path) -> None:
     flushed, drained = replace(STAGED, path="f"), replace(STAGED, path="d", drain="local")
     copied = replace(STAGED, path="p", partner=1)
     foldered = replace(STAGED, path="s", folder=2)
-    places = [(save_steps, "write_state", flushed), (tier_copy, "copy_file", drained)]
+    places = [(save_steps, "write_state", flushed), (checkpoint_session, "copy_file", drained)]
     places += [(state_writer, "make_directory", foldered)]
     places += [(save_steps, "open_writer", copied)] if last else []
     for module, name, checkpoint in places:

@@ -67,7 +67,7 @@ FOR_RANK_0 = {
     "dliosim.language", "dliosim.execute.datasets.discovery", "dliosim.commands.run_results",
     "dliosim.commands.job.environment", "dliosim.report.files.results", "dliosim.report.run.screen",
     "dliosim.measure.figures.epoch_summaries", "dliosim.measure.figures.declaration",
-    "dliosim.measure.answers.answer", "dliosim.measure.results.file_phases",
+    "dliosim.measure.answers.answer", "dliosim.measure.results.run_summary",
 }  # fmt: skip
 
 #: Modules that this workload does not need on any rank but the first: CRCs of tfrecord come without their package.

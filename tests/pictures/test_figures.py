@@ -15,9 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from dliosim.measure.figures.declaration import TimeSpread
-from dliosim.measure.results.file_phases import RestorePhase
 from dliosim.measure.results.machine import FileSystem
-from dliosim.measure.results.run_summary import Answer, Spread
+from dliosim.measure.results.run_summary import Answer, RestorePhase, Spread
 from dliosim.pictures import comparisons, reads, scaling, time_breakdown
 from dliosim.pictures.captions import describe_picture
 from dliosim.pictures.catalogue import (

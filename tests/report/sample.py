@@ -9,10 +9,9 @@ from dliosim.measure.answers.answer import answer_run, evaluate
 from dliosim.measure.figures.declaration import BoundShares, TimeSpread
 from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.rank.histogram import Histogram
-from dliosim.measure.results.file_phases import FilePhase, SavePhase
 from dliosim.measure.results.machine import Environment, FileSystem
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import RunSummary
+from dliosim.measure.results.run_summary import FilePhase, RunSummary, SavePhase
 from dliosim.model import Expectation
 from dliosim.report.phase_titles import group_phases
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dliosim.measure.results.file_phases import RestorePhase, SavePhase
-from dliosim.measure.results.run_summary import Advice, Answer, Reason, RunSummary, Spread
+from dliosim.measure.results.run_summary import Advice, Answer, Reason, RestorePhase, RunSummary, SavePhase, Spread
 from dliosim.report.phase_titles import name_epochs
 from dliosim.report.run.answer_lines import answer_lines
 from dliosim.report.run.checkpoint_costs import interval_section

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dliosim.measure.figures.epoch_summaries import VerbSummary
-from dliosim.measure.results.file_phases import RestorePhase, SavePhase
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
-from dliosim.measure.results.run_summary import RunSummary
+from dliosim.measure.results.run_summary import RestorePhase, RunSummary, SavePhase
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.report.files.results import results_content
 from dliosim.report.run.checkpoint_costs import checkpoint_costs, checkpoint_tables

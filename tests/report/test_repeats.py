@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.machine import FileSystem
-from dliosim.measure.results.run_summary import RunSummary
+from dliosim.measure.results.run_summary import RunSummary, SavePhase
 from dliosim.report.run.repeats import format_repeats, main_figures, repeats_json
 from tests.report.sample import run, saved
 

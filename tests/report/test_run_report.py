@@ -9,9 +9,8 @@ import pytest
 from dliosim.cli import main
 from dliosim.measure.figures.declaration import BoundShares, TimeSpread
 from dliosim.measure.rank.histogram import LIMIT_NS, Histogram
-from dliosim.measure.results.file_phases import FilePhase, RestorePhase, SavePhase
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import ExpectationResult, Reason
+from dliosim.measure.results.run_summary import ExpectationResult, FilePhase, Reason, RestorePhase, SavePhase
 from dliosim.report.files.results import results_content
 from dliosim.report.run import warnings
 from dliosim.report.run.loops import latencies_by_loop

@@ -6,9 +6,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from dliosim.measure.results.file_phases import FilePhase, RestorePhase
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import Reason
+from dliosim.measure.results.run_summary import FilePhase, Reason, RestorePhase
 from dliosim.report.run.loops import latencies_by_loop
 from dliosim.report.run.screen import _tells, run_report, run_screen
 from tests.report.sample import epoch, run, spread, verb

@@ -17,9 +17,8 @@ from dliosim.cli import main
 from dliosim.errors import UsageError
 from dliosim.measure.figures import aggregate
 from dliosim.measure.rank.histogram import Histogram
-from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import Spread
+from dliosim.measure.results.run_summary import SavePhase, Spread
 from dliosim.readable import number, percent
 from dliosim.report.files.results import results_content
 from dliosim.report.reader.load import SavedRun, load_results

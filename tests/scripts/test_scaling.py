@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.machine import Environment, FileSystem
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
-from dliosim.measure.results.run_summary import RunSummary
+from dliosim.measure.results.run_summary import RunSummary, SavePhase
 from tests.mpi.launch import Job, mpiexec, running
 from tests.report.sample import change, epoch, spread, verb
 from tests.report.sample import run as sample

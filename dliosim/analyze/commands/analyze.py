@@ -15,8 +15,7 @@ from dliosim.analyze.insights.jobs import FleetRow, find_changes, list_fleet
 from dliosim.analyze.insights.rules import INSIGHTS, Finding, judge
 from dliosim.analyze.read.open_trace import group_jobs, name_jobs, open_trace
 from dliosim.analyze.report.first_screen import explain_insight, format_analysis, format_changes
-from dliosim.analyze.report.json import analysis_json, changes_json, fleet_json
-from dliosim.analyze.report.tables import fleet_table
+from dliosim.analyze.report.tables import analysis_json, changes_json, fleet_json, fleet_table
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import DliosimError, TraceError, UsageError
 from dliosim.measure.results.run_summary import RunSummary

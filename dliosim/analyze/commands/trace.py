@@ -9,9 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Final
 
-from dliosim.analyze.export.output import STANDARD, check_new, select_part
 from dliosim.analyze.export.perfetto import write_perfetto
-from dliosim.analyze.export.tables import write_csv, write_dxt, write_parquet
+from dliosim.analyze.export.tables import STANDARD, check_new, select_part, write_csv, write_dxt, write_parquet
 from dliosim.analyze.read.open_trace import open_trace
 from dliosim.errors import TraceError, UsageError
 from dliosim.readable import printable, size

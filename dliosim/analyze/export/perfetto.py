@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.analyze.arrays import Ints, split_blocks, split_processes, spread_amounts
-from dliosim.analyze.export.output import TextOutput, encode_text, open_text, rank_of
+from dliosim.analyze.export.tables import TextOutput, encode_text, open_text, rank_of
 from dliosim.analyze.read.dftracer.calls import VECTOR_CALLS, kind_of_call, plain_call
 from dliosim.errors import ExecutionError
 from dliosim.readable import size

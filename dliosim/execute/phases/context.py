@@ -348,7 +348,7 @@ def verb_phase(
     verb = summarise_verb(record, session.world)
     if verb is None:
         return Phase(PhaseSummary(name, kind, record.wall_ns * 1e-9))
-    from dliosim.measure.results.file_phases import FILE_PHASES
+    from dliosim.measure.results.run_summary import FILE_PHASES
 
     return Phase(
         FILE_PHASES[kind](

@@ -11,8 +11,8 @@ import numpy as np
 
 from dliosim.errors import PlanError
 from dliosim.execute.checkpoints.background import staging_bytes
+from dliosim.execute.checkpoints.checkpoint_session import drain_buffer_bytes
 from dliosim.execute.checkpoints.save_steps import write_buffer_bytes
-from dliosim.execute.checkpoints.tier_copy import drain_buffer_bytes
 from dliosim.execute.node.memory import find_free_memory
 from dliosim.execute.phases.context import Session
 from dliosim.formats.registry import bind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dliosim.language.checks import access_checks, checkpoint_checks
-from dliosim.language.checks.joined_checks import check_joined
+from dliosim.language.checks.data_checks import check_joined
 from dliosim.language.diagnostics import Label
 from dliosim.language.settings.block_settings import Settings
 from dliosim.language.syntax.declarations import WITHOUT_DATA

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
-from dliosim.measure.results.file_phases import SavePhase
-from dliosim.measure.results.run_summary import RunSummary
+from dliosim.measure.results.run_summary import RunSummary, SavePhase
 
 
 @dataclass(frozen=True, slots=True)

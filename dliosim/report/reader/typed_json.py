@@ -17,9 +17,8 @@ from dliosim.errors import UsageError
 from dliosim.measure.figures.declaration import Hash, Lines, Signed
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.rank.histogram import Histogram, Quantiles
-from dliosim.measure.results.file_phases import FILE_PHASES
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
-from dliosim.measure.results.run_summary import Reason
+from dliosim.measure.results.run_summary import FILE_PHASES, Reason
 from dliosim.readable import printable
 from dliosim.report.answer_sentences import list_values
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from dliosim.measure.figures.declaration import name_part, time_parts
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.file_phases import FilePhase, SavePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
+from dliosim.measure.results.run_summary import Answer, FilePhase, RunSummary, SavePhase, select_epochs
 from dliosim.measure.results.verdicts import FEEDS, NO_STORAGE
 from dliosim.readable import percent, seconds, size
 from dliosim.report.answer_sentences import advice_rows, sentence

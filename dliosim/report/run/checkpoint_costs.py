@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from dliosim.measure.answers.advice import command_line
 from dliosim.measure.results.checkpoint_overhead import flush_step_times, loop_overheads, save_times, total_overhead
-from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
-from dliosim.measure.results.run_summary import RunSummary
+from dliosim.measure.results.run_summary import RunSummary, SavePhase
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.readable import count, long_time, number, percent, seconds, size
 from dliosim.report.first_lines import ROW

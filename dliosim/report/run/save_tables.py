@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from dliosim.measure.figures.declaration import ResultFigure, result_figures
 from dliosim.measure.figures.epoch_summaries import VerbSummary
-from dliosim.measure.results.file_phases import FilePhase, RestorePhase, SavePhase
+from dliosim.measure.results.run_summary import FilePhase, RestorePhase, SavePhase
 from dliosim.readable import number, seconds, size
 from dliosim.report.cells import percent_cell, rate_cell, size_cell, time_cell
 from dliosim.report.phase_titles import group_phases, short_titles, title_of

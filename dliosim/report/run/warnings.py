@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dliosim.measure.answers.validity import doubt_of_core_waits, doubt_of_oversleep, doubt_of_prefetch
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
-from dliosim.measure.results.file_phases import RestorePhase, SavePhase
 from dliosim.measure.results.machine import MEMORY_KINDS, Environment
 from dliosim.measure.results.phase import LoopPhase, PartialProgress, PhaseSummary
-from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
+from dliosim.measure.results.run_summary import Answer, RestorePhase, RunSummary, SavePhase, select_epochs
 from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent, size
 from dliosim.report.answer_sentences import sentence

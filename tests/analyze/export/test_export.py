@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.analyze.commands.trace import FORMATS
-from dliosim.analyze.export import output
-from dliosim.analyze.export.output import select_part
+from dliosim.analyze.export import tables
 from dliosim.analyze.export.perfetto import assign_lanes, write_perfetto
+from dliosim.analyze.export.tables import select_part
 from dliosim.analyze.read.open_trace import open_trace
 from dliosim.cli import main
 from dliosim.errors import DliosimError, ExecutionError
@@ -152,7 +152,7 @@ def test_dftracer_counts_the_events(tmp_path: Path) -> None:
 def test_a_name_that_ends_in_gz_has_members_that_a_reader_may_begin_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "_MEMBER", 1000)
+    monkeypatch.setattr(tables, "_MEMBER", 1000)
     write_perfetto(make([read(at * 10, 5) for at in range(40)]), str(tmp_path / "a.pfw.gz"))
     data = (tmp_path / "a.pfw.gz").read_bytes()
     second = data.index(b"\x1f\x8b\x08", 1)

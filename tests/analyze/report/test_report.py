@@ -11,8 +11,7 @@ from dliosim.analyze.figures.job import Figures
 from dliosim.analyze.insights.jobs import find_changes, list_fleet
 from dliosim.analyze.insights.rules import INSIGHTS, judge
 from dliosim.analyze.report.first_screen import LINES, explain_insight, format_analysis, format_changes
-from dliosim.analyze.report.json import analysis_json, changes_json
-from dliosim.analyze.report.tables import fleet_table, list_tables
+from dliosim.analyze.report.tables import analysis_json, changes_json, fleet_table, list_tables
 from dliosim.report.text_table import SCREEN
 from tests.analyze.insights.test_insights import CASES
 from tests.analyze.rows import MS, Row, compute, figures, read, write

@@ -14,7 +14,7 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.checkpoints import background, checkpoint_session, state_writer, tier_copy
+from dliosim.execute.checkpoints import background, checkpoint_session, state_writer
 from dliosim.execute.checkpoints.checkpoint_session import (
     CheckpointSession,
     make_save_phase,
@@ -231,7 +231,7 @@ def test_what_cannot_be_made_complete_is_abandoned(tmp_path: Path, monkeypatch: 
 def test_a_drain_that_fails_leaves_the_checkpoint_and_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = replace(STAGED, drain="local")
     own = session(tmp_path, checkpoint)
-    monkeypatch.setattr(tier_copy, "copy_file", broken)
+    monkeypatch.setattr(checkpoint_session, "copy_file", broken)
     with pytest.raises(ExecutionError, match="the disk is gone"), CheckpointSession(own, [checkpoint]) as running:
         running.save(checkpoint)
     assert complete(own.save_directory(checkpoint)) == [1]

@@ -25,8 +25,8 @@ from dliosim.language.compile import compile_pattern
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.rank.records import EpochRecord
 from dliosim.measure.rank.step_times import StepAccount
-from dliosim.measure.results.file_phases import FilePhase
 from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import FilePhase
 from dliosim.model import Job
 from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.alone import world_of_one
