@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
-from dliosim.language.blocks.storage_settings import unknown_word
+from dliosim.language.blocks.storage_settings import require_word
 from dliosim.language.diagnostics import Label, mistake
 from dliosim.language.settings.access import compile_access
 from dliosim.language.settings.block_settings import CompileContext, Settings
@@ -42,17 +42,13 @@ def compile_transformer(settings: Settings) -> Transformer | None:
 
 def element_type(word: SyntaxNode) -> str:
     """Return the name of an element type; E003 for an unknown one."""
-    if word.text not in TYPES:
-        raise unknown_word("element type", word, TYPES)
-    return word.text
+    return require_word("element type", word, TYPES)
 
 
 def _optimizer(node: SyntaxNode) -> dict[str, str]:
-    name = node.children[0]
-    if name.text not in OPTIMIZERS:
-        raise unknown_word("optimizer", name, OPTIMIZERS)
+    name = require_word("optimizer", node.children[0], OPTIMIZERS)
     state = element_type(node.children[1]) if len(node.children) > 1 else "fp32"
-    return {"optimizer": name.text, "state": state}
+    return {"optimizer": name, "state": state}
 
 
 def _check_heads(settings: Settings, built: Transformer) -> None:

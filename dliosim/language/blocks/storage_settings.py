@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 
 from dliosim.errors import UsageError, install_hint
 from dliosim.formats.registry import FORMATS, bind
-from dliosim.language.diagnostics import Label, Mistake, mistake, suggest_word
+from dliosim.language.diagnostics import Label, mistake, suggest_word
 from dliosim.language.settings.block_settings import Settings, warn_about_draws
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
@@ -50,16 +50,14 @@ def read_dataset(settings: Settings, **special: Callable[[SyntaxNode], Any] | No
 
 
 def _shape(scope: Scope, node: SyntaxNode) -> Shape:
-    element = node.children[-1]
-    if element.text not in ELEMENTS:
-        raise unknown_word("element type", element, ELEMENTS)
+    element = require_word("element type", node.children[-1], ELEMENTS)
     if len(node.children) - 1 > MAX_DIMENSIONS:
         text = f"a shape of {len(node.children) - 1} dimensions"
         raise mistake("E113", text, node.span, f"at most {MAX_DIMENSIONS}")
     extents = tuple(scope.count(child) for child in node.children[:-1])
-    if prod(extents) * ELEMENTS[element.text] > MAX_SHAPED:
+    if prod(extents) * ELEMENTS[element] > MAX_SHAPED:
         raise mistake("E113", "a sample of this shape is too large", node.span, f"at most {format_bytes(MAX_SHAPED)}")
-    return Shape(extents, element.text)
+    return Shape(extents, element)
 
 
 def _parts(scope: Scope, node: SyntaxNode) -> int:
@@ -74,10 +72,9 @@ def _columns(scope: Scope, node: SyntaxNode) -> tuple[Columns, ...]:
     found = []
     for one in node.children:
         *numbers, element = one.children
-        if element.text not in ELEMENTS:
-            raise unknown_word("element type", element, ELEMENTS)
+        word = require_word("element type", element, ELEMENTS)
         number, *lengths = (scope.count(child) for child in numbers)
-        found.append(Columns(number, element.text, *lengths))
+        found.append(Columns(number, word, *lengths))
     if sum(one.number for one in found) > MAX_PARTS:
         raise mistake("E113", "a table of too many columns", node.span, f"at most {MAX_PARTS}")
     if sum(one.number * one.width for one in found) > MAX_SHAPED:
@@ -136,10 +133,8 @@ def check_size_and_shape(settings: Settings, shaped: Shape | None, number: int =
 
 
 def _format_name(_: Scope, node: SyntaxNode) -> str:
-    name = node.only_child.text
-    if name not in FORMATS:
-        raise unknown_word("format", node.only_child, FORMATS.names())
-    return name
+    name = node.only_child.text  # names of other packages are only looked for where it is not a known one
+    return name if name in FORMATS else require_word("format", node.only_child, FORMATS.names())
 
 
 def _chunk(scope: Scope, node: SyntaxNode) -> Chunk | None:
@@ -160,10 +155,8 @@ def _chunk(scope: Scope, node: SyntaxNode) -> Chunk | None:
 def _compression(scope: Scope, node: SyntaxNode) -> Compression | None:
     if node.kind == "off":
         return None
-    name = node.children[0]
-    if name.text not in _LEVELS:
-        raise unknown_word("codec", name, (*_LEVELS, "off"))
-    codec = cast(Literal["gzip", "lzf", "snappy", "zstd"], name.text)
+    word = require_word("codec", node.children[0], (*_LEVELS, "off"))
+    codec = cast(Literal["gzip", "lzf", "snappy", "zstd"], word)
     usual, low, high = _LEVELS[codec]
     if len(node.children) == 1:
         return Compression(codec, usual)
@@ -249,8 +242,10 @@ def _takes_all(built: Dataset) -> bool:
         return False
 
 
-def unknown_word(what: str, node: SyntaxNode, known: Iterable[str]) -> Mistake:
-    """Return the E003 for a word that is none of the known ones."""
+def require_word(what: str, node: SyntaxNode, known: Collection[str]) -> str:
+    """Return a word that is one of the known ones; E003 for another."""
+    if node.text in known:
+        return node.text
     listed = f"{what}s: {', '.join(known)}"
     hint, article = suggest_word(node.text.lower(), known) or listed, "an" if what[0] in "aeo" else "a"
-    return mistake("E003", f"unknown {what} `{node.text}`", node.span, f"not {article} {what}", hint=hint)
+    raise mistake("E003", f"unknown {what} `{node.text}`", node.span, f"not {article} {what}", hint=hint)

@@ -39,19 +39,19 @@ def check_checkpoint(settings: Settings, built: Checkpoint) -> None:
             ("replicas", "ranks that hold the same all write it"),
             ("writers", "one file has it once"),
         )
-    for is_wrong, head, reason, hint in (
-        (built.writers.kind == "shared file", "writers", "sync one file together", "write files per rank"),
-        (built.writers.kind == "rank", "writers", "are one rank alone", "leave `at most` out"),
-        (built.partner is not None, "partner", "all ranks write these copies while they exchange them", "leave it out"),
-    ):
-        if is_wrong and built.at_most is not None:
-            settings.report(
-                "E211",
-                f"`at most {count(built.at_most, 'writer')} at a time` does not work with this `{head}`",
-                hint,
-                ("at most", "ranks take turns"),
-                (head, reason),
-            )
+    if built.at_most is not None:
+        settings.refuse(
+            f"at most {count(built.at_most, 'writer')} at a time",
+            ("at most", "ranks take turns"),
+            (built.writers.kind == "shared file", "writers", "sync one file together", "write files per rank"),
+            (built.writers.kind == "rank", "writers", "are one rank alone", "leave `at most` out"),
+            (
+                built.partner is not None,
+                "partner",
+                "all ranks write these copies while they exchange them",
+                "leave it out",
+            ),
+        )
     if built.folder > 0 and built.writers.kind in ("shared file", "rank"):
         settings.report(
             "E211",

@@ -154,14 +154,14 @@ def _check_reading_order(settings: Settings, loop: Loop) -> None:
             ("api", "but one view reads the batch, and must go forward in the file"),
         )
     ahead = "readers" if settings.find_line("readers") is not None else "prefetch"
-    node = ("scatter", "one rank reads each step for all of its node, in the step itself")
-    for is_wrong, head, reason, hint in (
-        (access.collective, "api", "all ranks read each step together", "use `api posix`"),
-        (access.readers > 0, ahead, "this reads ahead", f"leave `{ahead}` out"),
-        (requests, "requests", "each rank's come when they come", "leave `scatter` out"),
-    ):
-        if access.scatter and is_wrong:
-            settings.report("E211", f"`scatter by node` does not work with this `{head}`", hint, node, (head, reason))
+    if access.scatter:
+        settings.refuse(
+            "scatter by node",
+            ("scatter", "one rank reads each step for all of its node, in the step itself"),
+            (access.collective, "api", "all ranks read each step together", "use `api posix`"),
+            (access.readers > 0, ahead, "this reads ahead", f"leave `{ahead}` out"),
+            (requests, "requests", "each rank's come when they come", "leave `scatter` out"),
+        )
     if requests and access.readers:
         settings.report(
             "E211",
@@ -214,26 +214,15 @@ def _check_decode(settings: Settings, loop: Loop, dataset: Dataset, data: Settin
 def _check_cold_epochs(settings: Settings, loop: Loop) -> None:
     """Report E211 for `caches cold each epoch` where samples stay in memory, and without epochs."""
     access = loop.access
-    if loop.cold_within is None:
-        return
-    for is_wrong, head, reason, hint in (
-        (access.cache == "memory", "cache", "keeps samples in the memory of the ranks", "use `cache page`"),
-        (loop.arrivals is not None, "requests", "are one stream: no epoch begins", "leave `caches` out"),
-        (
-            access.engine == "mmap" and access.open == "once",
-            "engine",
-            "pages of a file that stays mapped are not dropped",
-            "add `open each epoch`",
-        ),
-    ):
-        if is_wrong:
-            settings.report(
-                "E211",
-                f"`caches cold each epoch` does not work with this `{head}`",
-                hint,
-                ("caches", "each epoch must read from storage"),
-                (head, reason),
-            )
+    is_mapped = access.engine == "mmap" and access.open == "once"
+    if loop.cold_within is not None:
+        settings.refuse(
+            "caches cold each epoch",
+            ("caches", "each epoch must read from storage"),
+            (access.cache == "memory", "cache", "keeps samples in the memory of the ranks", "use `cache page`"),
+            (loop.arrivals is not None, "requests", "are one stream: no epoch begins", "leave `caches` out"),
+            (is_mapped, "engine", "pages of a file that stays mapped are not dropped", "add `open each epoch`"),
+        )
 
 
 def _check_shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> int:

@@ -193,6 +193,15 @@ class Settings:
         labels = [label for place in places for label in (self.labels(*place) if isinstance(place, tuple) else place)]
         self.context.found.append(diagnostics.Diagnostic(code, message, tuple(labels), (hint,) if hint else ()))
 
+    def refuse(self, phrase: str, own: tuple[str, str], *others: tuple[bool, str, str, str]) -> None:
+        """Report E211 for a phrase, whose place is `own`, with each setting next to which it does not work.
+
+        Each of these is whether it is there, its keyword, why, and what to do.
+        """
+        for is_there, head, reason, hint in others:
+            if is_there:
+                self.report("E211", f"`{phrase}` does not work with this `{head}`", hint, own, (head, reason))
+
     def layout_labels(self, text: str, by_default: str = "") -> list[diagnostics.Label]:
         """Return labels for the layout of a data set, or for the files that exist already."""
         return self.labels("layout" if self.find_line("from files") is None else "from files", text, by_default)
