@@ -101,10 +101,23 @@ class Command:
     find_contradiction: Callable[[SimpleNamespace], str] = lambda parsed: ""  #: returns which options contradict, or ""
 
 
+#: Types of values, by what --help shows for them; others are texts.
+_TYPES: Final = {
+    **dict.fromkeys(("N", "M", "E"), types.parse_positive),
+    **dict.fromkeys(("R", "S"), types.parse_natural),
+    "D": types.parse_time,
+    "SIZE": types.parse_size,
+    "B": types.parse_bandwidth,
+    "N/s": types.parse_opens,
+    "SHARE": types.parse_share,
+    "GOAL": types.parse_goal,
+}
+
+
 def _option(declared: str, text: str, **more: Any) -> Option:
     """Return an option or argument that is declared by its names and what --help shows for its value."""
     *names, metavar = declared.split(" ")
-    return tuple(names), {"metavar": metavar, "help": text} | more
+    return tuple(names), {"metavar": metavar, "help": text, "type": _TYPES.get(metavar)} | more
 
 
 def _flag(name: str, text: str) -> Option:
@@ -116,7 +129,7 @@ def _job(default: int | None) -> tuple[Option, ...]:
     text = f"ranks of the job, {default} if not given" if default else "ranks of the job"
     return (
         _option("--ranks N", text, type=types.parse_ranks, default=default, required=default is None),
-        _option("--nodes M", "nodes of the job, 1 if not given", type=types.parse_positive),
+        _option("--nodes M", "nodes of the job, 1 if not given"),
     )
 
 
@@ -126,7 +139,7 @@ def _failures(restart: str) -> tuple[Option, ...]:
         "best to save (Young, Daly), and what failures and saves cost then"
     )
     until = f"with --mtbf: from a failure until the job continues (default: {restart})"
-    return (_option("--mtbf D", mtbf, type=types.parse_time), _option("--restart-time D", until, type=types.parse_time))
+    return (_option("--mtbf D", mtbf), _option("--restart-time D", until))
 
 
 def _output(kind: str) -> Option:
@@ -272,7 +285,7 @@ COMMANDS: Final = {
             *_VALUES,
             _output("results"),
             _flag("--null", "no I/O at all: measures the tool itself"),
-            _option("--repeat N", "run it N times, and print the spread of their figures", type=types.parse_positive),
+            _option("--repeat N", "run it N times, and print the spread of their figures"),
             _option("--warm-up N", "with --repeat: runs before these, which do not count", type=types.parse_natural),
             _option("--storage FILE", "no I/O: calls wait as on the storage that FILE describes (docs/answer.md)"),
             _flag("--with-null", "run every loop again without I/O: gives the slowdown"),
@@ -320,16 +333,14 @@ COMMANDS: Final = {
                 "compare how long the job stalls for a checkpoint: save, restore, or with its name "
                 '"save NAME" (default for patterns without a loop)',
             ),
-            _option(
-                "--repeat N", "passes of each variant that count (default 8)", type=types.parse_positive, default=8
-            ),
+            _option("--repeat N", "passes of each variant that count (default 8)", default=8),
             _option(
                 "--caches {cold,warm}",
                 "drop the page cache before each pass, or read all data through it (default: cold if the pattern has "
                 "`drop caches` or restores are compared, else warm)",
                 choices=("cold", "warm"),
             ),
-            _option("--seed S", "of the order of passes (default 0)", type=types.parse_natural, default=0),
+            _option("--seed S", "of the order of passes (default 0)", default=0),
             _output("compare"),
             _JSON,
             *_STALLS,
@@ -350,7 +361,7 @@ COMMANDS: Final = {
             *_VALUES,
             *_job(4),
             _option("--rules VERSION", "say which rules of MLPerf Storage are kept (docs/dlio.md)", choices=_RULES),
-            _option("--memory SIZE", "with --rules: of a node", type=types.parse_size),
+            _option("--memory SIZE", "with --rules: of a node"),
         ),
         find_contradiction=_find_check_contradiction,
     ),
@@ -363,43 +374,29 @@ COMMANDS: Final = {
             *_VALUES,
             *_job(None),
             _flag("--csv", "reads of one rank and epoch: step, sample, file, offset, length"),
-            _option("--rank R", "with --csv: which rank, from 0 (default 0)", type=types.parse_natural),
-            _option("--epoch E", "with --csv: which epoch, from 1 (default 1)", type=types.parse_positive),
+            _option("--rank R", "with --csv: which rank, from 0 (default 0)"),
+            _option("--epoch E", "with --csv: which epoch, from 1 (default 1)"),
             _option("--loop NAME", "with --csv: which loop (default: the first)"),
             _JSON,
-            _option(
-                "--memory SIZE",
-                "of a node (default: that of this machine, or what its control groups allow)",
-                type=types.parse_size,
-            ),
+            _option("--memory SIZE", "of a node (default: that of this machine, or what its control groups allow)"),
             *_failures("as long as reading what all ranks restore, as fast as a save is written"),
-            _option("--save-time D", "with --mtbf: how long a save holds the ranks", type=types.parse_time),
+            _option("--save-time D", "with --mtbf: how long a save holds the ranks"),
             _option(
                 "--bandwidth B",
                 "of storage, for all ranks together: says the utilization that loops reach at most, and how long saves "
                 "take (with --mtbf, default: a table of 1, 10, 100 GB/s and 1 TB/s)",
-                type=types.parse_bandwidth,
             ),
-            _option(
-                "--opens N/s",
-                "opens a second of storage, for all ranks together: another limit of loops",
-                type=types.parse_opens,
-            ),
+            _option("--opens N/s", "opens a second of storage, for all ranks together: another limit of loops"),
             _option(
                 "--local B",
                 "of a node's own root, with --bandwidth or --storage: says from which epoch on `stage` pays",
-                type=types.parse_bandwidth,
             ),
-            _option("--local-space SIZE", "of a node's own root: says whether copies fit", type=types.parse_size),
+            _option("--local-space SIZE", "of a node's own root: says whether copies fit"),
             _option(
                 "--storage FILE",
                 "a .dlio file with a `storage` block, in place of --bandwidth and --opens (docs/reference.md#storage)",
             ),
-            _option(
-                "--loss SHARE",
-                "time that saves may cost, with --mtbf saves and failures (default: 5 %%)",
-                type=types.parse_share,
-            ),
+            _option("--loss SHARE", "time that saves may cost, with --mtbf saves and failures (default: 5 %%)"),
         ),
         find_contradiction=_find_plan_contradiction,
     ),
@@ -411,9 +408,9 @@ COMMANDS: Final = {
             _PATTERN,
             *_VALUES,
             *_job(None),
-            _option("--memory SIZE", "of a node", type=types.parse_size, required=True),
-            _option("--times N", "times the memory of all nodes (default 5)", type=types.parse_positive, default=5),
-            _option("--steps N", "least steps of an epoch (default 500)", type=types.parse_positive, default=500),
+            _option("--memory SIZE", "of a node", required=True),
+            _option("--times N", "times the memory of all nodes (default 5)", default=5),
+            _option("--steps N", "least steps of an epoch (default 500)", default=500),
             _JSON,
         ),
     ),
@@ -424,7 +421,7 @@ COMMANDS: Final = {
         (
             _PATTERN,
             *_VALUES,
-            _option("--until GOAL", "utilization to reach (default: that of the pattern)", type=types.parse_goal),
+            _option("--until GOAL", "utilization to reach (default: that of the pattern)"),
             _option(
                 "--most N", "accelerators to try at most (default: all ranks; one is a rank)", type=types.parse_ranks
             ),
@@ -432,7 +429,6 @@ COMMANDS: Final = {
             _option(
                 "--pass-time D",
                 "how long a pass lasts (default: 5 s, or the compute of 20 steps; at most 6 passes of each number)",
-                type=types.parse_time,
             ),
             _option("--storage FILE", "no I/O: wait as on a described storage (docs/reference.md#storage)"),
             _JSON,
@@ -468,7 +464,7 @@ COMMANDS: Final = {
                 "ranks of the job; several for a table (default: searches the most ranks that it feeds)",
                 type=types.parse_rank_list,
             ),
-            _option("--until GOAL", "utilization to reach (default: that of the pattern)", type=types.parse_goal),
+            _option("--until GOAL", "utilization to reach (default: that of the pattern)"),
             _option("--per-node M", "ranks of a node (default 8)", type=types.parse_ranks, default=8),
             _option("--loop NAME", "which loop (default: the first that reads)"),
             _option(
