@@ -344,8 +344,7 @@ def _stage_content(needs: StageNeeds) -> dict[str, Any]:
         "root": needs.verb.root,
         "node_bytes": needs.node_bytes,
         "is_estimate": needs.estimated,
-        "fits": needs.fits,
-        "copy_seconds": needs.copy_seconds,
+        **copy_members(needs, "fits", "copy_seconds"),
         "shared_epoch_seconds": needs.shared_seconds,
         "local_epoch_seconds": needs.local_seconds,
         "pays_from_epoch": needs.pays_from,
@@ -354,9 +353,7 @@ def _stage_content(needs: StageNeeds) -> dict[str, Any]:
 
 def _save_content(needs: SaveNeeds) -> dict[str, Any]:
     return {
-        "checkpoint": needs.state.checkpoint,
-        "saves": needs.state.saves,
-        "bytes": needs.state.bytes,
+        **copy_members(needs.state, "checkpoint", "saves", "bytes"),
         "is_part": bool(needs.state.part_of),
         "in_background": needs.background,
         "interval_seconds": needs.interval,
