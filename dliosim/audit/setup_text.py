@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from dliosim.audit.verdict import find_repetitions, is_same_job
 from dliosim.dlio import ENDINGS, OVERRIDE_MARKS
 from dliosim.errors import DliosimError, UsageError
-from dliosim.language.compile import compile_pattern
+from dliosim.language.compile import compile_text
 from dliosim.language.unparse import list_phrases
 from dliosim.measure.figures import aggregate
 from dliosim.measure.results.machine import LINK_SPEED, MEMORY_KINDS
@@ -105,13 +104,10 @@ def _describe_data(runs: Sequence[RunSummary], workload: Workload | None) -> Ite
 
 def _compile_again(run: RunSummary) -> Workload | None:
     """Return the workload of the pattern in the results; None if it has other files, or is not the one that ran."""
-    with TemporaryDirectory() as place:
-        pattern = Path(place, "pattern.dlio")
-        pattern.write_text(run.pattern, encoding="utf-8")
-        try:
-            workload, _ = compile_pattern(pattern, run.overrides, Job(run.ranks, run.nodes))
-        except (DliosimError, OSError):
-            return None
+    try:
+        workload, _ = compile_text(run.pattern, run.overrides, Job(run.ranks, run.nodes))
+    except (DliosimError, OSError):
+        return None
     return workload if workload.digest() == run.digest else None
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from dliosim.commands.job.terminal import user_terminal
 from dliosim.errors import UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.datasets.lookalike import Lookalike, describe_files
-from dliosim.language.compile import compile_pattern
+from dliosim.language.compile import compile_text
 from dliosim.language.diagnostics import PatternError
 from dliosim.language.unparse import list_phrases
 from dliosim.model import Job
@@ -40,15 +39,12 @@ def make_lookalike(pattern: str, folder: Path) -> tuple[str, list[str]]:
 
     Raises UsageError for files that cannot be read.
     """
-    with TemporaryDirectory() as aside:
-        finder = FileFinder({"data": folder}, ProgressLine(user_terminal()))
-        path = Path(aside, "files.dlio")
-        path.write_text(pattern, encoding="utf-8")
-        try:
-            found = compile_pattern(path, [], Job(1), finder)[0].datasets[0]
-        except PatternError as error:
-            first = error.diagnostics[0]
-            raise UsageError("\n  = help: ".join([f"--generated: {first.message}", *first.help])) from error
+    finder = FileFinder({"data": folder}, ProgressLine(user_terminal()))
+    try:
+        found = compile_text(pattern, [], Job(1), finder)[0].datasets[0]
+    except PatternError as error:
+        first = error.diagnostics[0]
+        raise UsageError("\n  = help: ".join([f"--generated: {first.message}", *first.help])) from error
     files = finder.sources[found.found]
     made = describe_files(found, files, folder, "NAME/data")
     lines = "\n".join(_list_lines(made))

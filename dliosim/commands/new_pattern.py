@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import count, islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Final
 
@@ -231,7 +230,7 @@ def _plain_name(name: str) -> str:
 def _name_arrays(folder: Path, files: str) -> str:
     """Return the line that names all arrays of files; empty if the first one needs none, or cannot be read."""
     from dliosim.execute.datasets.discovery import FileFinder
-    from dliosim.language.compile import compile_pattern
+    from dliosim.language.compile import compile_text
     from dliosim.language.diagnostics import PatternError
     from dliosim.report.progress.progress_line import ProgressLine
 
@@ -239,16 +238,13 @@ def _name_arrays(folder: Path, files: str) -> str:
     if named is None:
         return ""
     finder = FileFinder({"data": named[0]}, ProgressLine(None))
-    with TemporaryDirectory() as aside:
-        pattern = Path(aside, "one.dlio")
-        pattern.write_text(_OWN_FILES.read_text(encoding="utf-8").replace("FILES", named[1]), encoding="utf-8")
-        try:
-            compile_pattern(pattern, [], Job(1), finder)
-        except PatternError as error:
-            cures = (re.match("write `(datasets [^`]+)`", line) for found in error.diagnostics for line in found.help)
-            return next((cure[1] for cure in cures if cure), "")
-        except (DliosimError, OSError):  # `check` says what is wrong with it
-            pass
+    try:
+        compile_text(_OWN_FILES.read_text(encoding="utf-8").replace("FILES", named[1]), [], Job(1), finder)
+    except PatternError as error:
+        cures = (re.match("write `(datasets [^`]+)`", line) for found in error.diagnostics for line in found.help)
+        return next((cure[1] for cure in cures if cure), "")
+    except (DliosimError, OSError):  # `check` says what is wrong with it
+        pass
     return ""
 
 

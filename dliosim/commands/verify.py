@@ -8,7 +8,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from dliosim.commands.job.setup import RankCommand, Setup
 from dliosim.commands.job.terminal import print_text
@@ -18,7 +17,7 @@ from dliosim.execute.run.verify import Fault, FaultKind, Tally, Target, verify_t
 from dliosim.execute.store.checkpoint_store import CheckpointStores, checkpoint_directory, is_unfinished, list_entries
 from dliosim.execute.store.locking import NAME as LOCK
 from dliosim.execute.store.manifest import NAME, find_manifest, load_manifest
-from dliosim.language.compile import compile_pattern
+from dliosim.language.compile import compile_text
 from dliosim.model import Job
 from dliosim.readable import count, printable, seconds, size
 
@@ -90,13 +89,10 @@ def _read_dataset(directory: Path) -> Target:
     pattern, size = manifest.get("pattern"), manifest.get("bytes")
     if not isinstance(pattern, list) or not pattern or not all(isinstance(line, str) for line in pattern):
         return refuse(f"has no description in its {NAME}, so nothing says which bytes are right")
-    with TemporaryDirectory() as place:
-        path = Path(place) / f"{NAME}.dlio"
-        path.write_text("\n".join(pattern), encoding="utf-8", errors="replace")
-        try:
-            workload, _ = compile_pattern(path, (), Job(1))
-        except ValueError as error:
-            return refuse(f"has a description in its {NAME} that is refused: {_fault(error).why}")
+    try:
+        workload, _ = compile_text("\n".join(pattern), (), Job(1))
+    except ValueError as error:
+        return refuse(f"has a description in its {NAME} that is refused: {_fault(error).why}")
     if type(size) is not int or [dataset.digest() for dataset in workload.datasets] != [directory.name]:
         return refuse(f"has the description of other data in its {NAME}", "damaged")
     return Target(directory, "data set", workload.datasets[0], size)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeVar
 
 from dliosim.dlio import OVERRIDE_MARKS
@@ -68,6 +69,16 @@ def compile_pattern(
     """
     compiled = compile_document(path, overrides, job, finder)
     return compiled.workload, compiled.warnings
+
+
+def compile_text(
+    text: str, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder = missing_finder
+) -> tuple[Workload, tuple[Diagnostic, ...]]:
+    """Do the work of `compile_pattern` for a text, which includes no other files."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "pattern.dlio")
+        path.write_text(text, encoding="utf-8", errors="replace")
+        return compile_pattern(path, overrides, job, finder)
 
 
 def compile_document(

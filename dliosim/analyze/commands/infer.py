@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from dliosim.analyze.figures.view import View
@@ -14,7 +13,7 @@ from dliosim.analyze.infer.pattern import explain_work, infer_pattern
 from dliosim.analyze.infer.scaling import add_scale, merge_lines
 from dliosim.analyze.read.open_trace import group_jobs, open_trace
 from dliosim.errors import HELP, UsageError
-from dliosim.language.compile import compile_pattern
+from dliosim.language.compile import compile_text
 from dliosim.language.diagnostics import PatternError
 from dliosim.model import Job
 from dliosim.readable import count, percent
@@ -43,14 +42,11 @@ def make_pattern(traces: Sequence[Path], keep_names: bool) -> tuple[str, list[st
         raise UsageError(f"{text}{HELP}give several of one job on different numbers of ranks, or one")
     lines = merge_lines({one.ranks: one.lines for one in found}) if len(found) > 1 else [*add_scale(last.lines)]
     text = write_lines(lines)
-    with TemporaryDirectory() as aside:
-        file = Path(aside, "inferred.dlio")
-        file.write_text(text, encoding="utf-8")
-        try:
-            each = [explain_work(one.work, compile_pattern(file, [], Job(one.ranks))[0]) for one in found]
-        except PatternError as error:
-            notes = [f"change this first: {one.message}" for one in error.diagnostics if one.is_error]
-            return text, notes, last.ranks, trace, last.makes_data
+    try:
+        each = [explain_work(one.work, compile_text(text, [], Job(one.ranks))[0]) for one in found]
+    except PatternError as error:
+        notes = [f"change this first: {one.message}" for one in error.diagnostics if one.is_error]
+        return text, notes, last.ranks, trace, last.makes_data
     explained = {what: min(one[what] for one in each) for what in each[0]}
     shares = ", ".join(f"{percent(share, 3)} of its {what}" for what, share in explained.items())
     whose = "This does" if len(each) == 1 else f"Of each of {len(each)} traces this does at least"
