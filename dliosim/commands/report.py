@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from dliosim.commands.job.terminal import print_text
-from dliosim.errors import HELP, ExecutionError, ExpectationMissed, UsageError, install_hint
+from dliosim.errors import HELP, ExpectationMissed, UsageError, install_hint
 from dliosim.readable import count, printable
 from dliosim.report.compare.results import comparison_json
 from dliosim.report.files.results import answer_json, write_atomic
@@ -22,32 +22,28 @@ from dliosim.report.side_by_side import format_side_by_side
 
 
 def report_command(parsed: SimpleNamespace) -> int:
-    """Print the table of results, or write a page or pictures of them. Raises UsageError and ExecutionError."""
+    """Print the table of results, or write a page or pictures of them. Raises UsageError and OSError."""
     if parsed.html is None and parsed.png is None:
         results = load_results(parsed.results, with_arrays=False)
         show = _show_json if parsed.json else _show_all if parsed.full else format_side_by_side
         print_text(show(results))
         return 0
     check_matplotlib()
-    if parsed.html is not None and not parsed.html.lower().endswith((".html", ".htm")):
-        # So the page never overwrites a result, in any order of arguments.
-        raise UsageError(f"--html {parsed.html}: name a file that ends in .html")
+    if parsed.html is not None:
+        check_page(Path(parsed.html))
     from dliosim.pictures.catalogue import draws_each, write_pictures
 
     results = load_results(parsed.results, with_arrays=draws_each(parsed.results))
-    try:
-        if parsed.html is not None:
-            from dliosim.pictures.html_report import page
+    if parsed.html is not None:
+        from dliosim.pictures.html_report import page
 
-            write_atomic(Path(parsed.html), page(results).encode())
-            sys.stdout.write(f"page: {printable(str(Path(parsed.html)))}\n")
-        if parsed.png is not None:
-            place = Path(parsed.png)
-            names, left_out = write_pictures(results, place)
-            made = f"{count(len(names), 'picture')}, each as PNG and SVG, in {printable(str(place))}"
-            sys.stdout.writelines(f"{line}\n" for line in (*left_out, f"pictures: {made}"))
-    except OSError as error:
-        raise ExecutionError(f"{error.filename or 'the report'} cannot be written: {error.strerror}") from error
+        write_atomic(Path(parsed.html), page(results).encode())
+        print_text(f"page: {printable(str(Path(parsed.html)))}\n")
+    if parsed.png is not None:
+        place = Path(parsed.png)
+        names, left_out = write_pictures(results, place)
+        made = f"{count(len(names), 'picture')}, each as PNG and SVG, in {printable(str(place))}"
+        print_text("".join(f"{line}\n" for line in (*left_out, f"pictures: {made}")))
     return 0
 
 
@@ -102,3 +98,9 @@ def check_matplotlib() -> None:
             f"pictures need matplotlib, which cannot be imported ({error}); the table alone does not"
             f"{HELP}{install_hint('report')}"
         ) from error
+
+
+def check_page(path: Path) -> None:
+    """Raise UsageError for a page that might overwrite a result or a trace, in any order of arguments."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--html {path}: name a file that ends in .html")

@@ -95,11 +95,9 @@ def _explain(name: str) -> str:
 def _write_page(jobs: Sequence[Sequence[Path]], path: Path) -> int:
     if len(jobs) != 1:
         raise UsageError(f"--html writes the page of one job, and there are {len(jobs)}: name one")
-    if path.suffix.lower() not in (".html", ".htm"):
-        # So the page never overwrites a trace, in any order of arguments.
-        raise UsageError(f"--html {path}: name a file that ends in .html")
-    from dliosim.commands.report import check_matplotlib
+    from dliosim.commands.report import check_matplotlib, check_page
 
+    check_page(path)
     check_matplotlib()
     from dliosim.analyze.report.page import page
 
