@@ -34,6 +34,12 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:.{max(digits - 1 - magnitude, 0)}f}"
 
 
+def trim_zeros(text: str) -> str:
+    """Return a number, or one with its unit, without zeros at its end: `1 ms` for `1.000 ms`."""
+    digits, blank, unit = text.partition(" ")
+    return (digits.rstrip("0").rstrip(".") if "." in digits else digits) + blank + unit
+
+
 def seconds(value: float | None, digits: int = 4) -> str:
     """Return a time in s, ms, us or ns."""
     return _format_unit(value, _TIMES, "s", digits)
@@ -43,8 +49,7 @@ def long_time(value: float, digits: int = 4) -> str:
     """Return a time in h or min without zeros at its end, as `6 h`; below two minutes as `seconds`."""
     for least, unit, name in (3600, 3600, "h"), (120, 60, "min"):
         if value >= least:
-            text = number(value / unit, digits)
-            return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {name}"
+            return trim_zeros(f"{number(value / unit, digits)} {name}")
     return seconds(value, digits)
 
 

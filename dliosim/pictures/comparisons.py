@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from dliosim.compare.statistics import EQUAL, FASTER, SLOWER, UNJUDGED
-from dliosim.pictures.style import FAINT, INK, log_axis, single_axes, trim_zeros, wrap_text
-from dliosim.readable import number, seconds, size
+from dliosim.pictures.style import FAINT, INK, log_axis, single_axes, wrap_text
+from dliosim.readable import number, seconds, size, trim_zeros
 from dliosim.report.reader.results import REFERENCE, ComparisonResult, SavedVariant
 
 _OF_RATES = {

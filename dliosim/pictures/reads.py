@@ -17,7 +17,7 @@ from matplotlib.path import Path
 
 from dliosim.pictures import style
 from dliosim.pictures.epochs import EpochSpan, align_epochs, mark_epochs, name_rows, rank_text, save_handles
-from dliosim.readable import seconds, size
+from dliosim.readable import seconds, size, trim_zeros
 from dliosim.report.reader.arrays import Floats, Ints, RecordedEpoch
 
 # A needed rate that is more times the greatest one is named, but not drawn: the curve would be flat.
@@ -192,7 +192,7 @@ def _finish_axes(axes: Axes, name: str, found: Sequence[Ints]) -> None:
     most = max(int(one[:, 1].sum()) for one in found)
     axes.set(xscale="log", yscale="log", ylim=(max(min(0.5 / most, _LOWEST), 1e-9), 1.3), xlabel=name)
     style.log_time_axis(axes.xaxis)
-    style.log_axis(axes.yaxis, lambda value: style.trim_zeros(f"{100 * value:.10f} %"))
+    style.log_axis(axes.yaxis, lambda value: trim_zeros(f"{100 * value:.10f} %"))
     axes.grid(True, axis="both")
     for share, quantile in _QUANTILES.items():
         axes.axhline(share, color=style.FAINT, linewidth=0.8)

@@ -21,7 +21,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from dliosim.measure.figures.declaration import name_part, time_parts
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.readable import number, seconds, size
+from dliosim.readable import number, seconds, size, trim_zeros
 
 #: Digits behind the point of coordinates, and of those of curves, such as small round dots; a unit is 1/72 inch.
 _DIGITS, _DIGITS_OF_CURVES = 1, 2
@@ -248,9 +248,3 @@ def wrap_text(text: str, width: int) -> str:
 def _format_number(value: float, _: object = None) -> str:
     """Return a number without exponent and without zeros at its end."""
     return trim_zeros(number(value, 6)) if math.isfinite(value) else ""
-
-
-def trim_zeros(text: str) -> str:
-    """Return a number, or one with its unit, without zeros at its end: `1 ms` for `1.000 ms`."""
-    digits, blank, unit = text.partition(" ")
-    return (digits.rstrip("0").rstrip(".") if "." in digits else digits) + blank + unit

@@ -26,7 +26,7 @@ from dliosim.plan.forecast.needs import (
     stage_needs,
 )
 from dliosim.plan.forecast.rank_memory import NODE_BYTES
-from dliosim.readable import count, long_time, number, percent, seconds, size
+from dliosim.readable import count, long_time, number, percent, seconds, size, trim_zeros
 from dliosim.report.files.results import copy_members
 from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.interval_table import interval_loss
@@ -79,7 +79,7 @@ def plan_lines(
             whole = show_figure(phase.bytes.total, size, phase.bytes.estimated)
             times = f", {phase.times} times" * (phase.times > 1)
             rows.append((phase.verb.upper(), f"{shorten_name(phase.name)}: {whole} by all ranks{times}"))
-    job = f"{count(forecast.ranks, 'rank')} on {count(forecast.nodes, 'node')} of {_show_memory(memory)}"
+    job = f"{count(forecast.ranks, 'rank')} on {count(forecast.nodes, 'node')} of {trim_zeros(size(memory, 3))}"
     title = fit_title(name_forms(forecast.workload), [f"{job}{note}" for note in notes])
     return first_lines(*fit_rows(title, rows, large=["SAVES"] if storage.bandwidth else []))
 
@@ -97,7 +97,7 @@ def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, st
     each = max(others, 1) / max(-(-forecast.ranks // forecast.nodes) - 1, 1)
     nodes = -(-forecast.ranks // (1 + int(max(room, 0) // each)))
     cure = f"`--nodes {nodes}` has room" if room >= 0 else "one rank alone needs more"
-    needed, there = _two_digits(forecast.node_bytes), _show_memory(memory)
+    needed, there = _two_digits(forecast.node_bytes), trim_zeros(size(memory, 3))
     yield (
         "ROOM",
         f"none: {what} needs {needed} per node{buffers}, a node has {there}; {cure}, or give a node's `--memory`",
@@ -212,12 +212,6 @@ def _group(value: float) -> str:
 def _two_digits(value: float) -> str:
     """Return bytes with two digits."""
     return size(float(f"{value:.1e}"), 2)
-
-
-def _show_memory(value: float) -> str:
-    """Return bytes with up to three digits, as they are typed: `512 GB`, `16 GB`."""
-    digits, _, unit = size(value, 3).partition(" ")
-    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits} {unit}"
 
 
 def _describe_need(one: StateRisks, loss: float) -> str:
