@@ -54,11 +54,9 @@ def run_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[
     handle_signals(comm.rank, save, abort, partial(end_job_late, job), is_ending, launcher)
     world = make_world(comm, node_cores, job)
     try:
-        status = action(world)
+        with world.abort_on_error():
+            status = action(world)
     except DliosimError as error:
-        if not error.shared and comm.size > 1:
-            # Only this rank has the error, and the others may wait for it anywhere.
-            world.abort(error)
         if comm.rank == 0:
             sys.stderr.write(insert_program(f"{error}\n"))
         status = error.exit_code

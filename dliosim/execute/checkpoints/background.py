@@ -200,11 +200,9 @@ class Worker:
         begun = perf_counter_ns()
         self._at_work.append((begun, NEVER))
         try:
-            job.action(self._session)
+            with self._world.abort_on_error():
+                job.action(self._session)
         except DliosimError as error:
-            if not error.shared and self._world.size > 1:
-                # Only this rank knows, and the others may wait for it anywhere.
-                self._world.abort(error)
             job.error = error
         except BaseException:  # no rank could receive it, and all would wait
             text = f"rank {self._world.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}"

@@ -78,14 +78,9 @@ def prepare(
     )
     import_libraries(job.form)
     started = perf_counter_ns()
-    try:
-        with session.progress.track_bytes(f"prepare {dataset.name}", lambda: _bytes_to_write(job)):
-            _write_files(job)
-    except DliosimError as failure:
-        if not failure.shared and world.size > 1:
-            # The others may have hours of writing left, and no user could use the result: end the job now.
-            world.abort(failure)
-        raise
+    # The others may have hours of writing left after an error, and no user could use the result: end the job then.
+    with world.abort_on_error(), session.progress.track_bytes(f"prepare {dataset.name}", lambda: _bytes_to_write(job)):
+        _write_files(job)
     world.barrier()
     world.agree_on_error(_find_missing_file(job))
     opened = open_dataset(session, dataset)

@@ -193,6 +193,16 @@ class World:
         """Print the error and end the job, for places where the other ranks would wait forever in a collective call."""
         end_job(self.job, str(_add_rank(error, self.rank)), error.exit_code)
 
+    @contextmanager
+    def abort_on_error(self) -> Iterator[None]:
+        """End the job by an error of the block that only this rank has: the others may wait for it anywhere."""
+        try:
+            yield
+        except DliosimError as error:
+            if not error.shared and self.size > 1:
+                self.abort(error)
+            raise
+
 
 def _add_rank(error: DliosimError, rank: int) -> DliosimError:
     """Return the error with its rank in the message, if the message does not name it yet."""

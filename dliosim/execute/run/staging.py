@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.errors import DliosimError, ExecutionError, UsageError
+from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.backends.contract import allocate
 from dliosim.execute.checkpoints.background import BackgroundTask, Worker, require_threads
 from dliosim.execute.datasets.prepare import open_prepared
@@ -303,12 +303,8 @@ class Staging:
             self._copies.append(made)
             session.copies[verb.dataset] = made.local
             return made
-        try:
+        with session.world.abort_on_error():  # the others may have hours of copying left
             made.copy(session)
-        except DliosimError as failure:
-            if not failure.shared and session.world.size > 1:
-                session.world.abort(failure)  # the others may have hours of copying left
-            raise
         session.copies[verb.dataset] = made.local
         return made.make_phase()
 
