@@ -7,7 +7,6 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
@@ -16,7 +15,7 @@ from dliosim.analyze.arrays import Ints
 from dliosim.errors import DliosimError
 from dliosim.formats.protocols import FileIndex, Framed
 from dliosim.formats.registry import bind
-from dliosim.language.compile import compile_pattern
+from dliosim.language.compile import compile_text
 from dliosim.language.diagnostics import PatternError
 from dliosim.model import Dataset, FileSurvey, Job, constant
 from dliosim.model.dataset import Chunk, pack_counts
@@ -73,15 +72,12 @@ def read_contents(paths: Sequence[str]) -> Contents | None:
         counts = np.array([one.samples for one in indexes], np.int64)
         return FileSurvey(int(counts.sum()), len(paths), "here", constant(1), pack_counts(counts))
 
-    with TemporaryDirectory() as aside:
-        pattern = Path(aside, "files.dlio")
-        pattern.write_text(_READ_FILES.format(first.name), encoding="utf-8")
-        try:
-            if sum(_file_size(path) for path in paths) > _MOST_BYTES and first.suffix in _READ_WHOLE:
-                return None
-            (dataset,) = compile_pattern(pattern, [], Job(1), survey)[0].datasets
-        except (PatternError, DliosimError, OSError):
+    try:
+        if sum(_file_size(path) for path in paths) > _MOST_BYTES and first.suffix in _READ_WHOLE:
             return None
+        (dataset,) = compile_text(_READ_FILES.format(first.name), [], Job(1), survey)[0].datasets
+    except (PatternError, DliosimError, OSError):
+        return None
     if (rows := indexes[0].columns[0].samples) > 1:
         dataset = replace(dataset, chunk=Chunk(rows, "samples"))
     index = concat_indexes(indexes)
