@@ -11,7 +11,7 @@ from dliosim.analyze.arrays import Bools, Ints, find_starts
 from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.contents import Contents, read_contents
 from dliosim.analyze.infer.file_calls import FileCalls, find_data, find_suffix, list_calls, number_families
-from dliosim.analyze.infer.reads import SampleReads, find_long, lanes_of, list_reads, number_within
+from dliosim.analyze.infer.reads import SampleReads, find_long, lanes_of, list_reads, number_rows, number_within
 from dliosim.analyze.infer.sums import find_means
 
 #: A data set has this share of the bytes of all data sets, or none of its files matters, but for loops that read it
@@ -133,12 +133,12 @@ def _guess_samples(view: View, calls: FileCalls, contents: Contents | None) -> D
     are_placed = is_whole or (bool((offset >= 0).mean() > _SURE) and not calls.are_lost)
     if not are_placed:  # each call is a sample of its epoch
         offset = number_within(events.epoch[rows][first][call].astype(np.int64))
-    known, sample = np.unique(np.stack([file[first][call], offset]), axis=1, return_inverse=True)
+    sample = number_rows(file[first][call], offset)
     sizes = np.full(len(call), unit) if unit else most[file[first]] if is_whole else length
-    reads = list_reads(view, rows[first][call], rows[last][call], within, sample.reshape(-1), file[first][call], sizes)
+    reads = list_reads(view, rows[first][call], rows[last][call], within, sample, file[first][call], sizes)
     unread = calls.unread if is_whole else ()
     contents = contents if len(unread) == len(calls.unread) else None
-    samples = known.shape[1] + files - len(np.unique(file)) + len(unread)
+    samples = int(sample.max()) + 1 + files - len(np.unique(file)) + len(unread)
     if not are_placed and contents is not None:
         samples = contents.samples
     elif not is_whole and calls.were_written:  # these writes made the files, so that their size is known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,8 +11,8 @@ import numpy as np
 from dliosim.analyze.arrays import Ints, group_rows
 from dliosim.analyze.infer.data_files import DataFiles
 from dliosim.analyze.infer.facts import Fact
-from dliosim.analyze.infer.orders import describe_order
-from dliosim.analyze.infer.reads import SampleReads, count_by, mode_of
+from dliosim.analyze.infer.orders import describe_order, share_all
+from dliosim.analyze.infer.reads import SampleReads, count_by, mode_of, number_rows
 from dliosim.model.joined import WHOLE, Sources
 
 #: The share of samples, or of steps, that must agree.
@@ -25,7 +25,7 @@ _NEAR: Final = 0.25
 class Joined:
     """The data sets that a loop reads."""
 
-    data: DataFiles  #: as one: the first of them, or all that a mixture reads
+    data: DataFiles  #: as one: the first of them, or all that a mixture reads, with the samples of its epoch
     members: tuple[DataFiles, ...]  #: each of them
     weights: tuple[int, ...] = ()  #: shares of a mixture, in 1 / `WHOLE`; empty: a step reads sample i of each
     is_repeated: bool = False  #: a mixture reads samples of some data sets again before it has read those of others
@@ -44,15 +44,23 @@ class Joined:
         """Return the same with other facts about the data set, the first if they are read together."""
         return replace(self, data=data, members=self.members if self.weights else (data, *self.members[1:]))
 
+    def agree(self, describe: Callable[[DataFiles], Fact]) -> Fact:
+        """Return a fact about the data set that is read most often; a guess if it differs for another one."""
+        facts = [describe(one) for one in sorted(self.members, key=lambda one: -len(one.reads))]
+        others = ", ".join(dict.fromkeys(fact.value for fact in facts if fact.value != facts[0].value))
+        return replace(facts[0], why=f"{facts[0].why}; {others} for others", is_sure=False) if others else facts[0]
+
     def describe_order(self) -> dict[str, Fact]:
         """Return the order of samples and how ranks share them, as loops over as many data sets may have them."""
         facts = describe_order(max(self.members, key=lambda one: len(one.reads)) if self.weights else self.data)
         if len(self.members) == 1:
             return facts
-        # A mixture reads samples of small data sets again, so more than there are say nothing of sharing.
-        shard, shuffle = facts.pop("shard", Fact("by sample", "")), facts["shuffle"]
-        if shard.value != ("off" if self.weights else "by file"):
-            facts["shard"] = shard
+        shard, shuffle = facts.get("shard", Fact("by sample", "")), facts["shuffle"]
+        if shard.value == "by file":
+            facts["shard"] = Fact("by sample", f"{shard.why}; several data sets are not shared so", False)
+        elif shard.value == "off" and self.weights and not self.data.are_placed:
+            # It reads samples of small data sets again, so more than there are say nothing of sharing.
+            facts["shard"] = Fact("by sample", "a mixture reads samples again, so all ranks may read the same", False)
         if "within" in shuffle.value and (self.weights or shuffle.value.startswith("files")):
             value = shuffle.value.replace("within shard", "globally")
             facts["shuffle"] = Fact(value, f"{shuffle.why}; several data sets are not shuffled so", False)
@@ -73,7 +81,7 @@ def join_datasets(datasets: Sequence[DataFiles], least: float, are_in_steps: boo
         else:
             joined.append(Joined(data, (data,)))
     joined = [one for one in joined if len(one.members) > 1 or one.data.reads.size.sum() >= least]
-    if not are_in_steps or len(joined) < 2:
+    if not are_in_steps or len(joined) < 2 or any(len(one.members) > 1 for one in joined):
         return joined
     # In order of their names, so that runs of a job on other numbers of ranks have them in one order.
     mixture = _mix(sorted((one.data for one in joined), key=lambda data: data.paths[0]))
@@ -89,36 +97,38 @@ def _find_partner(one: DataFiles, other: DataFiles, are_in_steps: bool) -> DataF
         return other
     if not are_in_steps or other.is_whole or other.is_counted:
         return None
-    reads, used = one.reads, len(np.unique(_number(one.reads, one.reads.sample)))
+    reads, used = one.reads, len(count_by(one.reads.rank, one.reads.epoch, one.reads.sample)[1])
     each, rest = divmod(int(other.reads.size.sum()), used)
     if rest or not each:
         return None
-    steps, place = np.unique(_number(other.reads, other.reads.step), return_inverse=True)
-    moved, share = mode_of(np.bincount(place, other.reads.size).astype(np.int64))
-    if share < _SURE or not np.array_equal(steps, np.unique(_number(reads, reads.step))):
+    steps, other_steps = _number_both(reads, other.reads, "step")
+    moved, share = mode_of(np.bincount(other_steps, other.reads.size).astype(np.int64))
+    if share < _SURE or not np.array_equal(np.unique(other_steps), np.unique(steps)):
         return None
     doubt = f"{moved:_} B a step do not show samples: as many as of the other data set"
     file, size = np.minimum(reads.file, len(other.paths) - 1), np.full(len(reads), each)
     return replace(other, reads=replace(reads, file=file, size=size), samples=one.samples, doubt=doubt)
 
 
-def _number(reads: SampleReads, column: Ints) -> Ints:
-    """Return numbers that differ for different values of a column in each epoch of each rank; (n,)."""
-    passes: Ints = reads.rank * (int(reads.epoch.max()) + 2) + reads.epoch + 1
-    return passes << 32 | column + 1
+def _number_both(one: SampleReads, other: SampleReads, column: str) -> tuple[Ints, Ints]:
+    """Return numbers from 0 of the values of a column in each epoch of each rank, the same ones in both; (n,), (m,)."""
+    names = ("rank", "epoch", column)
+    numbers = number_rows(*(np.concatenate([getattr(one, name), getattr(other, name)]) for name in names))
+    return numbers[: len(one)], numbers[len(one) :]
 
 
 def _are_same(one: SampleReads, other: SampleReads) -> bool:
     """Return whether ranks read the same samples in the same epochs, and both at about the same time."""
     (key, first), (other_key, other_first) = (
-        np.unique(_number(reads, reads.sample), return_index=True) for reads in (one, other)
+        np.unique(numbers, return_index=True) for numbers in _number_both(one, other, "sample")
     )
     _, here, there = np.intersect1d(key, other_key, assume_unique=True, return_indices=True)
     if len(here) < _SURE * max(len(key), len(other_key)):
         return False
-    begin = one.begin[first[here]]
+    both = first[here]
+    begin = one.begin[both]
     gap = np.abs(begin - other.begin[other_first[there]])
-    spans = [(rows, np.ptp(begin[rows])) for _, rows in group_rows(key[here] >> 32)]
+    spans = [(rows, np.ptp(begin[rows])) for _, rows in group_rows(number_rows(one.rank[both], one.epoch[both]))]
     near = sum(int((gap[rows] <= _NEAR * span).sum()) for rows, span in spans)
     return near >= _SURE * len(here)
 
@@ -132,11 +142,14 @@ def _mix(datasets: Sequence[DataFiles]) -> Joined | None:
     )
     if together < _SURE or alone >= _SURE:
         return None
-    epochs = len(np.unique(data.reads.epoch))
-    is_repeated = any(len(one.reads) > one.samples * epochs for one in datasets)
     shares = np.array([max(round(WHOLE * len(one.reads) / len(data.reads)), 1) for one in datasets])
     shares[shares.argmax()] += WHOLE - shares.sum()
-    return Joined(data, tuple(datasets), tuple(shares.tolist()), is_repeated)
+    quotas, held = shares // np.gcd.reduce(shares), np.array([one.samples for one in datasets])
+    times = len(np.unique(data.reads.epoch)) * (len(np.unique(data.reads.rank)) if share_all(data.reads) > _SURE else 1)
+    until_first = int(quotas.sum() * (held // quotas).min())
+    is_repeated = len(data.reads) > until_first * times
+    samples = int(quotas.sum() * (-(-held // quotas)).max()) if is_repeated else until_first
+    return Joined(replace(data, samples=samples), tuple(datasets), tuple(shares.tolist()), is_repeated)
 
 
 def _unite(datasets: Sequence[DataFiles]) -> DataFiles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -124,7 +125,10 @@ def _describe_loop(view: View, joined: Joined | None, spans: Ints) -> LoopFacts:
     if data is not None and joined is not None:
         facts |= {"readers": _describe_readers(view, data), "batch": _describe_batch(data, epochs, steps)}
         facts |= joined.replace_data(data).describe_order()
-        facts |= {"api": _describe_api(view, data), "open": _describe_opens(view, data, epochs)}
+        facts["open"] = joined.agree(partial(_describe_opens, view, epochs))
+        api = facts["api"] = joined.agree(partial(_describe_api, view))
+        if api.value != "posix" and len(joined.members) > 1:
+            facts["api"] = Fact("posix", f"{api.why}; loops over several data sets have no MPI-IO", False)
         if data.piece:
             facts["transfer"] = Fact(format_bytes(data.piece), "the size of most calls")
         batch, ranks = int(facts["batch"].value.partition(" ")[0] or 1), view.ranks
@@ -211,7 +215,7 @@ def _count_steps(view: View, computes: Ints, spans: Ints) -> int:
     return mode_of(count_by(find_spans(view, spans, view.groups_of(computes), view.events.begin[computes]))[1])[0]
 
 
-def _describe_opens(view: View, data: DataFiles, epochs: int) -> Fact:
+def _describe_opens(view: View, epochs: int, data: DataFiles) -> Fact:
     """Return how often files are opened: again in later epochs, or for each read of a sample."""
     events, reads = view.events, data.reads
     is_own = np.isin(events.file, np.unique(events.file[data.rows]))

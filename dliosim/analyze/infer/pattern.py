@@ -332,6 +332,8 @@ def _list_settings(loop: LoopFacts, names: Mapping[int, str]) -> Iterator[Settin
         fact = loop.facts.get(head)
         if fact is not None and (fact.value != _USUAL.get(head) or (fact.why and not fact.is_sure)):
             yield Setting(head, fact)
+    if "requests" in loop.facts:  # which say how many steps there are
+        return
     if loop.steps and (reads is None or reads.weights):
         yield Setting("steps", Fact(str(loop.steps), "steps of the trace"))
     elif data is not None and (limit := _find_step_limit(loop, data)):

@@ -98,6 +98,14 @@ def count_by(*columns: Ints) -> tuple[list[Ints], Ints]:
     return [column[order[starts]] for column in columns], np.diff(np.append(starts, len(order)))
 
 
+def number_rows(*columns: Ints) -> Ints:
+    """Return the number of each row among the different rows of some columns, in their order, from 0; (n,)."""
+    order = np.lexsort(columns[::-1])
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(find_starts(*(column[order] for column in columns))) - 1
+    return numbers
+
+
 def mode_of(values: Ints) -> tuple[int, float]:
     """Return the most frequent value and its share; the smallest of several."""
     if not len(values):
