@@ -10,13 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.arrays import Bools, Ints, find_starts, group_rows
+from dliosim.analyze.arrays import Ints, find_starts, group_rows
 from dliosim.analyze.figures.view import View
+from dliosim.analyze.infer.batches import count_in_steps, count_partial_ends, describe_batch, split_bursts
 from dliosim.analyze.infer.data_files import MATTERS, DataFiles
 from dliosim.analyze.infer.facts import Fact
 from dliosim.analyze.infer.joined import Joined, join_datasets
-from dliosim.analyze.infer.orders import is_in_order, list_lanes, list_passes, share_all
-from dliosim.analyze.infer.reads import SampleReads, count_at_once, count_by, find_long, find_spans, mode_of
+from dliosim.analyze.infer.orders import list_passes, share_all
+from dliosim.analyze.infer.reads import SampleReads, count_at_once, count_by, find_spans, mode_of
 from dliosim.analyze.read.darshan.counters import LogTrace
 from dliosim.readable import count, percent
 from dliosim.trace.events import layer_number
@@ -24,14 +25,10 @@ from dliosim.units import format_bytes, format_seconds
 
 #: The share of what was counted that must agree for a value to be sure.
 _SURE: Final = 0.9
-#: As many calls in a step may each read samples that are next to each other.
-_FEW_CALLS: Final = 2
 #: Compute that varies by less of its mean is the same in all steps.
 _STEADY: Final = 0.1
 #: Reads of a sample in an epoch, for each rank, from which on it is read again.
 _AGAIN: Final = 1.5
-#: Fewer groups of reads show no batch.
-_FEWEST_BURSTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +120,7 @@ def _describe_loop(view: View, joined: Joined | None, spans: Ints) -> LoopFacts:
             reads, is_kept = _split_passes(data)
             data = replace(data, reads=reads)
     if data is not None and joined is not None:
-        facts |= {"readers": _describe_readers(view, data), "batch": _describe_batch(data, epochs, steps)}
+        facts |= {"readers": _describe_readers(view, data), "batch": describe_batch(data, epochs, steps)}
         facts |= joined.replace_data(data).describe_order()
         facts["open"] = joined.agree(partial(_describe_opens, view, epochs))
         api = facts["api"] = joined.agree(partial(_describe_api, view))
@@ -135,7 +132,7 @@ def _describe_loop(view: View, joined: Joined | None, spans: Ints) -> LoopFacts:
         if data.samples < batch * ranks and facts.get("shard", Fact("", "")).value != "off":
             why = f"{count(data.samples, 'sample')} for {count(ranks, 'rank')} are less than a batch of each"
             facts["last batch"] = Fact("keep", why, False)
-        elif is_kept or (ends := _count_partial_ends(data.reads, batch)):
+        elif is_kept or (ends := count_partial_ends(data.reads, batch)):
             why = "a rank has none at the end of some passes" if is_kept else f"{count(ends, 'epoch')} of a rank end so"
             facts["last batch"] = Fact("keep", f"smaller ones: {why}")
         in_epoch = len(data.reads) / len(np.unique(data.reads.rank)) / max(epochs, 1)
@@ -148,26 +145,13 @@ def _describe_loop(view: View, joined: Joined | None, spans: Ints) -> LoopFacts:
     return LoopFacts(joined, spans, epochs, steps, begin, len(computes) > 0, facts)
 
 
-def _count_in_steps(reads: SampleReads) -> tuple[Ints, Bools]:
-    """Return the samples of each step of each rank, and which steps are the last ones of an epoch; (steps,) each."""
-    (rank, epoch, _), many = count_by(reads.rank, reads.epoch, reads.step)
-    return many, np.append(find_starts(rank, epoch)[1:], True)
-
-
-def _count_partial_ends(reads: SampleReads, batch: int) -> int:
-    """Return how many epochs of ranks end with less than a batch; 0 if other steps have less, too."""
-    many, is_last = _count_in_steps(reads)
-    partial = many < batch
-    return int(partial.sum()) if (reads.step >= 0).all() and not (partial & ~is_last).any() else 0
-
-
 def _split_passes(data: DataFiles) -> tuple[SampleReads, bool]:
     """Return reads with the passes over the data in which ranks share it as epochs, and whether last batches are kept.
 
     Reads stay as they are if no number of steps makes passes in which a sample is read once.
     """
     reads = data.reads
-    each = mode_of(_count_in_steps(reads)[0])[0] * len(np.unique(reads.rank))
+    each = mode_of(count_in_steps(reads)[0])[0] * len(np.unique(reads.rank))
     for steps in (data.samples // each, -(-data.samples // each)):
         epoch = (reads.step - 1) // max(steps, 1) + 1
         if count_by(epoch, reads.sample)[1].max() == 1:
@@ -309,59 +293,6 @@ def _count_at_once(reads: SampleReads, rows: Ints) -> int:
     )
 
 
-def _describe_batch(data: DataFiles, epochs: int, steps: int) -> Fact:
-    reads = data.reads
-    if (reads.step >= 0).all():
-        many, is_last = _count_in_steps(reads)
-        batch, share = mode_of(many if is_last.all() else many[~is_last])  # the last one may be smaller
-        used = len(count_by(reads.rank, reads.epoch, reads.sample)[1])
-        if data.is_counted and used < many.sum() and used % len(many) == 0:
-            why = f"{used:_} samples in {count(len(many), 'step')}, that read some again, as row groups are"
-            return Fact(f"{used // len(many)} per rank", why, False)
-        is_few = batch == 1 or (batch <= _FEW_CALLS and not data.is_whole and is_in_order(reads))
-        if is_few and not data.is_counted:
-            what = "file" if data.is_whole else "call"
-            return Fact(f"{batch} per rank", f"{count(batch, what)} a step: a {what} may have several samples", False)
-        why = f"samples of a step: so in {percent(share, 2)} of steps"
-        if reads.step.max() <= 1 and batch > 1:
-            return Fact(f"{batch} per rank", f"{why}, one in an epoch: larger batches would read as many", False)
-        return Fact(f"{batch} per rank", why, share >= _SURE and not data.is_divided)
-    ranks = len(np.unique(reads.rank))
-    if steps:
-        each = len(reads) / ranks / max(epochs, 1) / steps
-        if round(each) <= 1 and not data.is_counted:
-            what = "file" if data.is_whole else "call"
-            return Fact("1 per rank", f"{each:.3g} {what}s a step: a {what} may have several samples", False)
-        near = abs(each - round(each)) < 0.1 and each >= 1 and not (data.is_divided or data.doubt)
-        return Fact(f"{max(round(each), 1)} per rank", f"{each:.3g} samples for each step of a rank", near)
-    bursts = [[len(some) for some in _split_bursts(reads, rows)] for rows in list_lanes(reads)]
-    # A thread first reads several batches ahead without a gap, and its last one may be smaller.
-    later = [size for sizes in bursts for size in sizes[1:]]
-    within = [size for sizes in bursts for size in sizes[1:-1]]
-    batch, share = mode_of(np.array(later, np.int64))
-    if len(later) >= _FEWEST_BURSTS and share >= _SURE:
-        why = f"{percent(share, 2)} of {len(later)} groups of reads between longer gaps"
-        is_one_call = batch <= _FEW_CALLS and not data.is_whole and is_in_order(reads)  # which may have several samples
-        is_sure = within.count(batch) >= _FEWEST_BURSTS and batch > 1 and not (is_one_call or data.doubt)
-        return Fact(f"{batch} per rank", why, is_sure)
-    every = np.array([size for sizes in bursts if len(sizes) > 1 for size in sizes], np.int64)
-    divisors = [size for size in np.unique(every).tolist() if size > 1 and (every % size == 0).mean() >= _SURE]
-    if divisors and len(every) >= _FEWEST_BURSTS:
-        return Fact(f"{max(divisors)} per rank", "longer gaps are behind multiples of these reads", False)
-    return Fact("", "no steps in the trace, and no gaps between batches: its compute would show them", False)
-
-
-def _split_bursts(reads: SampleReads, rows: Ints) -> list[Ints]:
-    """Return the reads of a thread between gaps that are long, also for the reads themselves."""
-    if len(rows) < 3:
-        return [rows]
-    usual = int(np.median(reads.end[rows] - reads.begin[rows]))
-    gaps = np.maximum(reads.begin[rows][1:] - reads.end[rows][:-1], usual)
-    is_long = find_long(gaps)
-    found: list[Ints] = np.split(rows, np.flatnonzero(is_long) + 1)
-    return found
-
-
 def _describe_compute(view: View, computes: Ints, data: DataFiles | None, readers: int) -> Fact:
     if len(computes):
         times = view.events.duration[computes] / 1e9
@@ -376,7 +307,7 @@ def _describe_compute(view: View, computes: Ints, data: DataFiles | None, reader
     reads = data.reads
     gaps = []
     for rows in list_passes(reads):
-        bursts = [_split_bursts(reads, rows[some]) for _, some in group_rows(reads.lane[rows])]
+        bursts = [split_bursts(reads, rows[some]) for _, some in group_rows(reads.lane[rows])]
         if readers:  # each begins a batch when one of the rank is used, after the first ones
             gaps += np.diff(np.sort([reads.begin[some[0]] for own in bursts for some in own[1:]])).tolist()
         else:
