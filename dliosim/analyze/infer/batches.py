@@ -21,8 +21,8 @@ _FEW_CALLS: Final = 2
 _FEWEST_BURSTS: Final = 3
 
 
-def describe_batch(data: DataFiles, epochs: int, steps: int) -> Fact:
-    """Return the samples of a step of a rank, by `steps` of each in an epoch (0: unknown), or by gaps between reads."""
+def describe_batch(data: DataFiles, steps: int) -> Fact:
+    """Return the samples of a step of a rank, by the `steps` of all of them (0: unknown), or by gaps between reads."""
     reads = data.reads
     if (reads.step >= 0).all():
         many, is_last = count_in_steps(reads)
@@ -39,9 +39,8 @@ def describe_batch(data: DataFiles, epochs: int, steps: int) -> Fact:
         if reads.step.max() <= 1 and batch > 1:
             return Fact(f"{batch} per rank", f"{why}, one in an epoch: larger batches would read as many", False)
         return Fact(f"{batch} per rank", why, share >= _SURE and not data.is_divided)
-    ranks = len(np.unique(reads.rank))
     if steps:
-        each = len(reads) / ranks / max(epochs, 1) / steps
+        each = len(reads) / steps
         if round(each) <= 1 and not data.is_counted:
             what = "file" if data.is_whole else "call"
             return Fact("1 per rank", f"{each:.3g} {what}s a step: a {what} may have several samples", False)

@@ -64,9 +64,12 @@ def list_loops(view: View, datasets: Sequence[DataFiles]) -> list[LoopFacts]:
             found.append(_describe_loop(view, joined, spans[owner == number] if is_host else spans[:0]))
     found.sort(key=lambda one: one.begin)
     for number, one in enumerate(found):
-        if number and not len(one.spans):  # its steps are those of another loop
-            why = "read between the steps of the first loop, which may read both data sets"
-            one.facts["compute"] = Fact("0 s", why, False)
+        if len(found) > 1 and not len(one.spans):  # some of its steps, or all, are those of another loop
+            if one.data is not None and (one.data.reads.step < 0).any():
+                one.facts["batch"] = replace(one.facts["batch"], is_sure=False)
+            if number:
+                why = "read between the steps of the first loop, which may read both data sets"
+                one.facts["compute"] = Fact("0 s", why, False)
     computes = np.flatnonzero(events.is_kind("compute"))
     alone = spans[owner == -1]
     within = find_spans(view, alone, view.groups_of(computes), events.begin[computes])
@@ -106,7 +109,7 @@ def _describe_loop(view: View, joined: Joined | None, spans: Ints) -> LoopFacts:
         is_sure = share >= _SURE and data.are_placed
         facts["epochs"] = Fact(str(epochs), f"{percent(share, 2)} of the samples were read so often", is_sure)
     computes = list_inside(view, spans, "compute")
-    steps = _count_steps(view, computes, spans)
+    steps = _count_steps(view, computes, spans, epochs)
     if data is not None and not steps:
         steps = max(int(data.reads.step.max()), 0)
     again = len(data.reads) / max(data.samples * max(epochs, 1), 1) if data is not None else 0.0
@@ -120,7 +123,8 @@ def _describe_loop(view: View, joined: Joined | None, spans: Ints) -> LoopFacts:
             reads, is_kept = _split_passes(data)
             data = replace(data, reads=reads)
     if data is not None and joined is not None:
-        facts |= {"readers": _describe_readers(view, data), "batch": describe_batch(data, epochs, steps)}
+        every = len(computes) or steps * epochs * len(np.unique(data.reads.rank))
+        facts |= {"readers": _describe_readers(view, data), "batch": describe_batch(data, every)}
         facts |= joined.replace_data(data).describe_order()
         facts["open"] = joined.agree(partial(_describe_opens, view, epochs))
         api = facts["api"] = joined.agree(partial(_describe_api, view))
@@ -190,12 +194,12 @@ def list_inside(view: View, spans: Ints, kind: str) -> Ints:
     return rows[find_spans(view, spans, view.groups_of(rows), view.events.begin[rows]) >= 0]
 
 
-def _count_steps(view: View, computes: Ints, spans: Ints) -> int:
-    """Return the steps of most epochs of most ranks; 0 if the trace has no compute."""
+def _count_steps(view: View, computes: Ints, spans: Ints, epochs: int) -> int:
+    """Return the steps of most epochs of most ranks, their mean if no epochs are known; 0 without compute."""
     if not len(computes):
         return 0
     if not len(spans):
-        return mode_of(np.unique(view.groups_of(computes), return_counts=True)[1])[0]
+        return round(len(computes) / len(np.unique(view.groups_of(computes))) / max(epochs, 1))
     return mode_of(count_by(find_spans(view, spans, view.groups_of(computes), view.events.begin[computes]))[1])[0]
 
 
