@@ -48,8 +48,9 @@ train {{
 class Contents:
     """The samples of some files, in order of file and offset."""
 
-    dataset: Dataset  #: the first file as a data set
+    dataset: Dataset  #: the first file as a data set, with the largest chunk of all files in samples
     samples: int  #: samples of all files
+    are_even: bool  #: each file has as few chunks as its samples take
     ends: Ints  #: bytes of each file; (files,)
     file: Ints  #: number of the file of each; (samples,), or (0,) if calls do not say which of them they read
     offset: Ints  #: first byte of each
@@ -78,19 +79,23 @@ def read_contents(paths: Sequence[str]) -> Contents | None:
         (dataset,) = compile_text(_READ_FILES.format(first.name), [], Job(1), survey)[0].datasets
     except (PatternError, DliosimError, OSError):
         return None
-    if (rows := indexes[0].columns[0].samples) > 1:
+    units = [(one.columns[0].samples, len(one.columns[0].offset), one.samples) for one in indexes]
+    rows = max(1, *(each for each, _, _ in units))
+    # An array that is not cut is one unit, too.
+    if rows > 1 and (dataset.format == _BY_GROUPS or any(many > 1 for _, many, _ in units)):
         dataset = replace(dataset, chunk=Chunk(rows, "samples"))
+    are_even = all(many == -(-samples // rows) for _, many, samples in units)
     index = concat_indexes(indexes)
     samples = int(index.first_sample[-1])
     if samples > _MOST_SAMPLES or not (index.has_disjoint_samples or dataset.format == _BY_GROUPS):
         none = np.zeros(0, np.int64)
-        return Contents(dataset, samples, index.size, none, none, none)
+        return Contents(dataset, samples, are_even, index.size, none, none, none)
     file, offset, stored = sample_places(index, np.arange(samples))
     order, form, size = np.lexsort((offset, file)), bind(dataset), stored
     if isinstance(form, Framed):
         for _ in range(_ROUNDS):  # without the frame around contents of this size
             size = np.maximum(stored - (form.length(size) - size), 1)
-    return Contents(dataset, samples, index.size, file[order], offset[order], size[order])
+    return Contents(dataset, samples, are_even, index.size, file[order], offset[order], size[order])
 
 
 def _file_size(path: str) -> int:

@@ -317,7 +317,8 @@ def _find_format(data: DataFiles, size: Distribution) -> dict[str, Fact]:
     if found is not None and found.dataset.format != "raw":
         made = replace(found.dataset, source="", found="", counts=None, names=(), size=size)
         if found.samples == data.samples and data.is_sized and bind(made).refuse() is None:
-            chunk = {"chunk": Fact(f"{made.chunk.number} samples", "as in the first file")} if made.chunk else {}
+            why = "as in the files" if found.are_even else "the largest in the files: others have fewer samples"
+            chunk = {"chunk": Fact(f"{made.chunk.number} samples", why, found.are_even)} if made.chunk else {}
             return {"format": Fact(made.format, "as the first file is"), **chunk}
         ending = f"{ending} and are {made.format}, with {count(found.samples, 'sample')} in all"
     return {"format": Fact("raw", f"{ending}: as many bytes, whatever is in them", False)}

@@ -69,14 +69,30 @@ def test_calls_of_several_samples_are_counted_by_the_files(tmp_path: Path) -> No
     assert line_of(made, "batch").split()[1] == "8" and "# ?" not in line_of(made, "batch")
 
 
-def test_rows_of_a_row_group_are_the_chunk(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("many", "are_even"), [([96, 96], True), ([10, 90], True), ([24, 10, 10, 24], False)])
+def test_rows_of_a_row_group_are_the_chunk(many: list[int], are_even: bool, tmp_path: Path) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table = pa.table({"number": np.arange(96)})
-    for file in "ab":
-        pq.write_table(table, tmp_path / f"{file}.parquet", row_group_size=24, compression="none")
-    found = read_contents([str(tmp_path / f"{file}.parquet") for file in "ab"])
+    tables = [pa.table({"number": np.arange(rows)}) for rows in many]
+    paths = [str(tmp_path / f"{file}.parquet") for file in range(2)]
+    for path, some in zip(paths, (tables[:1], tables[1:]), strict=True):
+        with pq.ParquetWriter(path, some[0].schema) as file:
+            for table in some:
+                file.write_table(table, row_group_size=24)
+    found = read_contents(paths)
     assert found is not None
-    assert (found.samples, found.dataset.chunk) == (192, Chunk(24, "samples"))
+    assert (found.samples, found.dataset.chunk, found.are_even) == (sum(many), Chunk(24, "samples"), are_even)
+
+
+@pytest.mark.parametrize(("chunks", "chunk"), [((4, 64), Chunk(4, "samples")), (None, None)])
+def test_an_array_that_is_not_cut_has_no_chunk(
+    chunks: tuple[int, int] | None, chunk: Chunk | None, tmp_path: Path
+) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "0.h5", "w") as file:
+        file.create_dataset("x", data=np.ones((32, 64)), chunks=chunks)
+    found = read_contents([str(tmp_path / "0.h5")])
+    assert found is not None
+    assert found.dataset.chunk == chunk
 
 
 def test_other_files_at_the_paths_of_a_trace_are_not_its_files(tmp_path: Path) -> None:
