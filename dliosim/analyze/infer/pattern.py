@@ -285,7 +285,7 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
     if error > _NEAR >= spread:
         varied = f"the sizes differ by {percent(spread, 2)} of their mean at most"
     is_sure = data.is_seen and data.is_sized and not data.is_divided and is_near
-    why = "as read" if size.is_constant else varied
+    why = varied if error else "as read"
     if data.is_divided:
         why = "the greatest size that divides all calls"
     if not data.is_sized:

@@ -379,6 +379,11 @@ def test_a_loop_reads_samples_of_the_same_numbers_of_two_data_sets(size: int, tm
     assert [one.samples for one in compiled(made, tmp_path).datasets] == [32, 32]
 
 
+def test_a_size_that_stands_for_others_says_so() -> None:
+    made = infer([read(at * 10 * MS, MS, f"/d/{at}.jpg", 0, 9000 + at // 199) for at in range(200)])
+    assert line_of(made, "size").split()[1:4] == ["9", "kB", "#"] and "differ by 0.50 %" in line_of(made, "size")
+
+
 def test_two_data_sets_of_other_numbers_do_not_compute_twice() -> None:
     made = infer(images_and_labels(16, 500))
     lines = write_lines(made.lines).splitlines()
