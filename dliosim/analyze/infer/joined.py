@@ -67,7 +67,7 @@ class Joined:
         return facts
 
 
-def join_datasets(datasets: Sequence[DataFiles], least: float, are_in_steps: bool) -> list[Joined]:
+def group_by_loop(datasets: Sequence[DataFiles], least: float, are_in_steps: bool) -> list[Joined]:
     """Return what each loop reads, one data set or several; one of less than `least` bytes alone is left out.
 
     `are_in_steps` says that the data sets are read in steps of the same epochs.

@@ -15,7 +15,7 @@ from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.batches import count_in_steps, count_partial_ends, describe_batch, split_bursts
 from dliosim.analyze.infer.data_files import MATTERS, DataFiles
 from dliosim.analyze.infer.facts import Fact
-from dliosim.analyze.infer.joined import Joined, join_datasets
+from dliosim.analyze.infer.joined import Joined, group_by_loop
 from dliosim.analyze.infer.orders import list_passes, share_all
 from dliosim.analyze.infer.reads import SampleReads, count_at_once, count_by, find_spans, mode_of
 from dliosim.analyze.read.darshan.counters import LogTrace
@@ -35,7 +35,7 @@ _AGAIN: Final = 1.5
 class LoopFacts:
     """A loop over data sets, or over none."""
 
-    reads: Joined | None  #: what it reads
+    sources: Joined | None  #: what it reads
     spans: Ints  #: its epochs among the events; none if the trace has no epochs
     epochs: int  #: epochs
     steps: int  #: steps of each rank in an epoch; 0 if they are not known
@@ -46,7 +46,7 @@ class LoopFacts:
     @property
     def data(self) -> DataFiles | None:
         """Return what it reads, as one data set."""
-        return self.reads.data if self.reads is not None else None
+        return self.sources.data if self.sources is not None else None
 
 
 def list_loops(view: View, datasets: Sequence[DataFiles]) -> list[LoopFacts]:
@@ -59,7 +59,7 @@ def list_loops(view: View, datasets: Sequence[DataFiles]) -> list[LoopFacts]:
     for number in np.unique(host).tolist():
         together = [data for data, own in zip(datasets, host.tolist(), strict=True) if own == number]
         are_in_steps = bool(len(spans)) and all((data.reads.step > 0).all() for data in together)
-        for joined in join_datasets(together, least, are_in_steps):
+        for joined in group_by_loop(together, least, are_in_steps):
             is_host = any(one.paths == datasets[number].paths for one in joined.members)
             found.append(_describe_loop(view, joined, spans[owner == number] if is_host else spans[:0]))
     found.sort(key=lambda one: one.begin)

@@ -92,7 +92,7 @@ def infer_pattern(view: View, keep_names: bool = False) -> InferredPattern:
         view = View(replace(view.trace, events=replace(view.events, processes=processes)))
         datasets = list_data_files(view)
     loops = list_loops(view, datasets)
-    datasets = [data for loop in loops if loop.reads is not None for data in loop.reads.members]
+    datasets = [data for loop in loops if loop.sources is not None for data in loop.sources.members]
     saves = list(list_saves(view, datasets, next((loop for loop in loops if loop.has_compute), None)))
     if not loops and not saves:
         raise TraceError(_explain_nothing(view))
@@ -240,9 +240,9 @@ def _list_saves(one: SaveFacts, name: str) -> Iterator[Line]:
 
 def _find_converted(view: View, loop: LoopFacts, datasets: Sequence[DataFiles]) -> DataFiles | None:
     """Return the data set that was written while a loop without epochs and steps read another one."""
-    if loop.reads is None or len(loop.reads.members) > 1 or loop.has_compute or len(loop.spans):
+    if loop.sources is None or len(loop.sources.members) > 1 or loop.has_compute or len(loop.spans):
         return None
-    source = loop.reads.data
+    source = loop.sources.data
     begin, end = int(source.reads.begin.min()), int(source.reads.end.max())
     for data in (one for one in datasets if one is not source and one.samples == source.samples):
         writes = np.flatnonzero(_are_on(view, data.paths) & view.basic & view.events.is_kind("write"))
@@ -326,16 +326,16 @@ def _find_format(data: DataFiles, size: Distribution) -> dict[str, Fact]:
 
 def _list_settings(loop: LoopFacts, names: Mapping[int, str]) -> Iterator[Setting]:
     """Yield the settings of a loop that are not those by default."""
-    data, reads = loop.data, loop.reads
-    if reads is not None:
-        yield Setting("read", reads.name(names))
+    data, sources = loop.data, loop.sources
+    if sources is not None:
+        yield Setting("read", sources.name(names))
     for head in _ORDER:
         fact = loop.facts.get(head)
         if fact is not None and (fact.value != _USUAL.get(head) or (fact.why and not fact.is_sure)):
             yield Setting(head, fact)
     if "requests" in loop.facts:  # which say how many steps there are
         return
-    if loop.steps and (reads is None or reads.weights):
+    if loop.steps and (sources is None or sources.weights):
         yield Setting("steps", Fact(str(loop.steps), "steps of the trace"))
     elif data is not None and (limit := _find_step_limit(loop, data)):
         is_sure = data.are_placed and not data.doubt
