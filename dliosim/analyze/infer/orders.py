@@ -27,7 +27,7 @@ _SEVERAL: Final = 3
 
 
 def describe_order(data: DataFiles) -> dict[str, Fact]:
-    """Return the order of samples, or of files that are read from begin to end, and how ranks share them."""
+    """Return the order of samples, or of files that are read from start to end, and how ranks share them."""
     reads = data.reads
     if not data.are_placed:
         why = "ranks read more in an epoch than there is, so all may read the same samples"

@@ -237,7 +237,7 @@ class _StateReader:
             self.given_up = True
 
     def _read_ahead(self, ahead: Reader, file: int, size: int) -> None:
-        """Read a file from begin to end, in calls as large as the buffer takes."""
+        """Read a file from start to end, in calls as large as the buffer takes."""
         most = len(self.buffer) - _TRAILER
         with Stopwatch(self.record, "ahead_ns"):
             for offset in range(0, size, most):
