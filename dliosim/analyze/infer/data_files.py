@@ -22,6 +22,8 @@ _CALLS: Final = 0.1
 _SURE: Final = 0.9
 #: A visit of a file reads it whole from this share of its bytes on.
 _WHOLE: Final = 0.8
+#: Reads that were recorded go at least so far of where calls moved in a file, or some were not recorded.
+_SEEN: Final = 0.99
 #: Samples of calls that are divided: as many of all reads together at most, and no smaller ones; bytes.
 _MOST_SAMPLES: Final = 10_000_000
 _LEAST: Final = 512
@@ -108,7 +110,7 @@ def _describe(view: View, calls: FileCalls) -> DataFiles:
 def _guess_samples(view: View, calls: FileCalls, contents: Contents | None) -> DataFiles:
     """Return a data set whose samples are whole files, or calls, or parts of calls."""
     events, rows, ends, files = view.events, calls.contents, calls.ends, len(calls.paths)
-    is_seen = bool((calls.farthest > ends / _WHOLE).mean() < 1 - _SURE)
+    is_seen = bool((calls.farthest > ends / _SEEN).mean() < 1 - _SURE)
     file, size = calls.place[events.file[rows]], view.sizes[rows]
     visit = _find_visits(view, rows, file)
     visited = np.add.reduceat(size, np.flatnonzero(visit))
