@@ -21,8 +21,11 @@ _FEW_CALLS: Final = 2
 _FEWEST_BURSTS: Final = 3
 
 
-def describe_batch(data: DataFiles, steps: int) -> Fact:
-    """Return the samples of a step of a rank, by the `steps` of all of them (0: unknown), or by gaps between reads."""
+def describe_batch(data: DataFiles, steps: int, shares_steps: bool) -> Fact:
+    """Return the samples of a step of a rank, by the `steps` of all of them (0: unknown), or by gaps between reads.
+
+    With `shares_steps` some of the steps may be those of other loops.
+    """
     reads = data.reads
     if (reads.step >= 0).all():
         many, is_last = count_in_steps(reads)
@@ -44,8 +47,9 @@ def describe_batch(data: DataFiles, steps: int) -> Fact:
         if round(each) <= 1 and not data.is_counted:
             what = "file" if data.is_whole else "call"
             return Fact("1 per rank", f"{each:.3g} {what}s a step: a {what} may have several samples", False)
-        near = abs(each - round(each)) < 0.1 and each >= 1 and not (data.is_divided or data.doubt)
-        return Fact(f"{max(round(each), 1)} per rank", f"{each:.3g} samples for each step of a rank", near)
+        near = abs(each - round(each)) < 0.1 and each >= 1 and not (data.is_divided or data.doubt or shares_steps)
+        others = ", and some steps may read other data sets" if shares_steps else ""
+        return Fact(f"{max(round(each), 1)} per rank", f"{each:.3g} samples for each step of a rank{others}", near)
     bursts = [[len(some) for some in split_bursts(reads, rows)] for rows in list_lanes(reads)]
     # A thread first reads several batches ahead without a gap, and its last one may be smaller.
     later = [size for sizes in bursts for size in sizes[1:]]

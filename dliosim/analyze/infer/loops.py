@@ -59,9 +59,11 @@ def list_loops(view: View, datasets: Sequence[DataFiles]) -> list[LoopFacts]:
     for number in np.unique(host).tolist():
         together = [data for data, own in zip(datasets, host.tolist(), strict=True) if own == number]
         are_in_steps = bool(len(spans)) and all((data.reads.step > 0).all() for data in together)
-        for joined in group_by_loop(together, least, are_in_steps):
+        grouped = group_by_loop(together, least, are_in_steps)
+        for joined in grouped:
             is_host = any(one.paths == datasets[number].paths for one in joined.members)
-            found.append(_describe_loop(view, joined, spans[owner == number] if is_host else spans[:0]))
+            own = spans[owner == number] if is_host else spans[:0]
+            found.append(_describe_loop(view, joined, own, shares_steps=len(grouped) > 1))
     found.sort(key=lambda one: one.begin)
     for number, one in enumerate(found):
         if len(found) > 1 and not len(one.spans):  # some of its steps, or all, are those of another loop
@@ -96,7 +98,8 @@ def _find_hosts(view: View, spans: Ints, datasets: Sequence[DataFiles], least: f
     return owner, host
 
 
-def _describe_loop(view: View, joined: Joined | None, spans: Ints) -> LoopFacts:
+def _describe_loop(view: View, joined: Joined | None, spans: Ints, shares_steps: bool = False) -> LoopFacts:
+    """Return a loop; with `shares_steps` some of the steps in its epochs may be those of other loops."""
     events, data = view.events, joined.data if joined is not None else None
     per_rank = np.unique(view.groups_of(spans), return_counts=True)[1]
     epochs, share = mode_of(per_rank)
@@ -124,7 +127,7 @@ def _describe_loop(view: View, joined: Joined | None, spans: Ints) -> LoopFacts:
             data = replace(data, reads=reads)
     if data is not None and joined is not None:
         every = len(computes) or steps * epochs * len(np.unique(data.reads.rank))
-        facts |= {"readers": _describe_readers(view, data), "batch": describe_batch(data, every)}
+        facts |= {"readers": _describe_readers(view, data), "batch": describe_batch(data, every, shares_steps)}
         facts |= joined.replace_data(data).describe_order()
         facts["open"] = joined.agree(partial(_describe_opens, view, epochs))
         api = facts["api"] = joined.agree(partial(_describe_api, view))

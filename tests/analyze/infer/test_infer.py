@@ -440,6 +440,19 @@ def test_a_mixture_has_the_shares_that_its_steps_read(tmp_path: Path) -> None:
     assert [one.samples for one in compiled(made, tmp_path).datasets] == [75, 10]
 
 
+def test_the_batch_is_a_guess_if_other_data_sets_are_read_in_the_same_epochs() -> None:
+    rows = []
+    for step in range(24):  # half of them train, half evaluate
+        begin, folder = step * 40 * MS, "train" if step < 12 else "valid"
+        rows += [
+            read(begin + at * MS, MS // 2, f"/{folder}/{step % 12 * 4 + at:02}.npz", 0, 9000, thread=1)
+            for at in range(4)
+        ]
+        rows.append(compute(begin + 5 * MS, 30 * MS))
+    rows.append(epoch(0, 24 * 40 * MS))
+    assert "# ? 2 samples for each step of a rank, and some steps" in line_of(infer(rows), "batch")
+
+
 def test_workers_that_read_in_order_do_not_shuffle(tmp_path: Path) -> None:
     rows = []
     for rank in range(2):
