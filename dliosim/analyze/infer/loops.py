@@ -66,12 +66,9 @@ def list_loops(view: View, datasets: Sequence[DataFiles]) -> list[LoopFacts]:
             found.append(_describe_loop(view, joined, own, shares_steps=len(grouped) > 1))
     found.sort(key=lambda one: one.begin)
     for number, one in enumerate(found):
-        if len(found) > 1 and not len(one.spans):  # some of its steps, or all, are those of another loop
-            if one.data is not None and (one.data.reads.step < 0).any():
-                one.facts["batch"] = replace(one.facts["batch"], is_sure=False)
-            if number:
-                why = "read between the steps of the first loop, which may read both data sets"
-                one.facts["compute"] = Fact("0 s", why, False)
+        if number and not len(one.spans):  # its steps are those of another loop
+            why = "read between the steps of the first loop, which may read both data sets"
+            one.facts["compute"] = Fact("0 s", why, False)
     computes = np.flatnonzero(events.is_kind("compute"))
     alone = spans[owner == -1]
     within = find_spans(view, alone, view.groups_of(computes), events.begin[computes])
