@@ -118,7 +118,7 @@ def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
     sizes, counts = np.unique(known, return_counts=True)
     most = np.lexsort((sizes, -counts))[:_COMMON]
     small = sized & (size < SMALL)
-    placed = (offset >= 0) & (file >= 0)
+    placed = (offset >= 0) & (file >= 0) & ~view.copies[rows]
     misaligned = placed & (offset % ALIGNMENT != 0)
     # The first call of a process on a file in an epoch follows nothing: to read it from its start again is no jump.
     some = rows[placed]

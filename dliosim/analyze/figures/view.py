@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.analyze.arrays import Bools, Intervals, Ints, merge_intervals, split_processes, unite_intervals
+from dliosim.trace.calls import Call
 from dliosim.trace.events import LAYERS, OPERATIONS, Events, Trace, kind_number, layer_number
 
 #: Operations on files that move no bytes.
@@ -123,6 +124,14 @@ class View:
         lowest = layers - 1 - np.argmax(seen[:, ::-1] > 0, axis=1)
         found = np.zeros(len(self.events), np.bool_)
         found[rows[layer == lowest[files]]] = True
+        return found
+
+    @cached_property
+    def copies(self) -> Bools:
+        """The copies from mapped files: a row may be of several samples, and has the lowest offset of these; (n,)."""
+        names = self.events.names
+        number = names.index(Call.COPY.label) if Call.COPY.label in names else -1
+        found: Bools = self.events.name == number
         return found
 
     @cached_property

@@ -30,7 +30,9 @@ class Change:
 
     @property
     def share(self) -> float:
-        """The change, as a share of the larger figure."""
+        """The change as a share of the larger figure; that of a share in points, as half of random reads go ahead."""
+        if self.unit == "share":
+            return abs(self.cost)
         largest = max(abs(self.first), abs(self.second))
         return abs(self.cost) / largest if largest else 0.0
 

@@ -107,6 +107,12 @@ def test_an_offset_that_is_not_known_takes_no_part_in_order_and_alignment() -> N
     assert (one.count, one.placed, one.misaligned, one.random) == (3, 2, 1, 1)
 
 
+def test_the_offset_of_a_copy_from_a_mapping_takes_no_part_in_order_and_repetition() -> None:
+    rows = [read(at, 1, offset=0, moved=100, name="copies from a mapping") for at in (0, 10)]
+    one = figures([*rows, read(20, 1, offset=0, moved=100)]).access.read
+    assert (one.count, one.placed, one.again, one.random) == (3, 1, 0, 0)
+
+
 def test_bytes_are_read_again_over_all_processes_and_within_an_epoch() -> None:
     rows = [
         read(0, 1, offset=0, moved=100, epoch=1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from dliosim.analyze.figures.job import Figures
@@ -170,6 +171,17 @@ def test_what_one_trace_does_not_say_has_not_changed() -> None:
     first, second = figures([read(0, 10, offset=-1, moved=-1)]), figures([read(0, 10, moved=1 << 20)])
     changes = find_changes(first, second, judge(first), judge(second))
     assert not changes.others
+
+
+@pytest.mark.parametrize(("ahead", "differs"), [(47, False), (60, True)])
+def test_shares_are_compared_in_points(ahead: int, differs: bool) -> None:
+    def job(sequential: int) -> Figures:
+        offsets = np.cumsum([10_000_000, *[1000] * sequential, *[-1000] * (100 - sequential)])
+        return figures([read(at * 10, 1, offset=int(one), moved=10) for at, one in enumerate(offsets)])
+
+    first, second = job(44), job(ahead)
+    changes = find_changes(first, second, judge(first), judge(second))
+    assert ("sequential reads" in {one.what for one in changes.others}) == differs
 
 
 def test_an_insight_that_came_and_one_that_went_are_named() -> None:
