@@ -55,7 +55,7 @@ def make_pattern(traces: Sequence[Path], keep_names: bool) -> tuple[str, list[st
         for what, share in explained.items()
         if share < _ENOUGH
     ]
-    if doubts := sum(not one.fact.is_sure for one in list_settings(lines)):
+    if doubts := sum(not (one.fact.is_sure and one.fact.value) for one in list_settings(lines)):
         notes.append(f"{count(doubts, 'value')} marked `?` or `unknown`: compare them with the job")
     text += f"\n# {whose} {shares}; writes that made its data are left out.\n"
     return text, notes, last.ranks, trace, last.makes_data

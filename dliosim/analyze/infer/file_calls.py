@@ -17,7 +17,6 @@ from dliosim.analyze.figures.view import PURPOSES, View
 from dliosim.analyze.infer.reads import find_spans, lanes_of
 from dliosim.analyze.read.darshan.counters import LogTrace
 from dliosim.readable import count
-from dliosim.trace.calls import Call
 
 #: Folders from this number on next to each other, with files of one ending, are the classes of one data set.
 _CLASSES: Final = 4
@@ -129,12 +128,10 @@ def list_calls(view: View, is_own: Bools, reads: Bools) -> FileCalls:
 
 def _extents_of(view: View, rows: Ints, file: Ints) -> Ints:
     """Return the bytes behind the offset of some reads: copies of several samples have the lowest one; (rows,)."""
-    size, events = view.sizes[rows], view.events
-    if Call.COPY.label not in events.names or not len(rows):
-        return size
-    least = np.full(file.max() + 1, np.iinfo(np.int64).max)
+    size = view.sizes[rows]
+    least = np.full(file.max(initial=0) + 1, np.iinfo(np.int64).max)
     np.minimum.at(least, file, size)
-    found: Ints = np.where(events.name[rows] == events.names.index(Call.COPY.label), least[file], size)
+    found: Ints = np.where(view.copies[rows], least[file], size)
     return found
 
 

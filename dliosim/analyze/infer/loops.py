@@ -130,6 +130,8 @@ def _describe_loop(view: View, joined: Joined | None, spans: Ints, shares_steps:
         api = facts["api"] = joined.agree(partial(_describe_api, view))
         if api.value != "posix" and len(joined.members) > 1:
             facts["api"] = Fact("posix", f"{api.why}; loops over several data sets have no MPI-IO", False)
+        if copies := int((view.copies & data.rows).sum()):
+            facts["engine"] = Fact("mmap", count(copies, "copy", "copies") + " from mapped files")
         if data.piece:
             facts["transfer"] = Fact(format_bytes(data.piece), "the size of most calls")
         batch, ranks = int(facts["batch"].value.partition(" ")[0] or 1), view.ranks

@@ -15,7 +15,7 @@ from dliosim.analyze.figures.view import View
 from dliosim.analyze.infer.data_files import DataFiles, list_data_files
 from dliosim.analyze.infer.facts import Block, Fact, Line, Setting
 from dliosim.analyze.infer.loops import LoopFacts, list_loops
-from dliosim.analyze.infer.reads import count_at_once
+from dliosim.analyze.infer.reads import count_at_once, count_by, lanes_of
 from dliosim.analyze.infer.saves import SaveFacts, list_saves
 from dliosim.analyze.infer.sums import spread_sums
 from dliosim.analyze.read.darshan.counters import LogTrace
@@ -30,7 +30,7 @@ from dliosim.readable import size as bytes_of
 
 #: Settings of a loop in the order in which they are written.
 _ORDER: Final = (
-    *("epochs", "requests", "batch", "last batch", "shard", "shuffle", "api", "transfer", "open", "readers"),
+    *("epochs", "requests", "batch", "last batch", "shard", "shuffle", "api", "engine", "transfer", "open", "readers"),
     *("compute", "sync"),
 )
 #: What a loop of a pattern has by default, so that no line says it.
@@ -167,8 +167,9 @@ def _list_lines(
     """Yield the lines of a pattern."""
     names = {id(data): f"data{number}" if number > 1 else "data" for number, data in enumerate(datasets, 1)}
     names |= {id(one): f"model{number}" if number > 1 else "model" for number, one in enumerate(saves, 1)}
-    yield f"# What a job did by its trace ({view.trace.source}): each line says from what, and `?` marks guesses"
-    yield "# No trace shows how far a loop reads ahead (`prefetch`), nor reads of mapped files."
+    yield f"# From a trace ({view.trace.source}): each comment says what its line follows from; `?` marks guesses"
+    others = "" if view.trace.source == "dliosim" else ", nor reads of mapped files"
+    yield f"# No trace shows how far a loop reads ahead (`prefetch`){others}."
     yield "dlio 1"
     yield 'workload NAME "as in a trace"'
     for data in datasets:
@@ -273,12 +274,12 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
     are_calls = data.samples == len(first) and data.are_placed and not data.is_divided
     is_counted = data.is_whole or data.is_counted or are_calls
     seen = f"{len(first):_} {'was' if len(first) == 1 else 'were'} read"
+    if not data.are_placed:
+        seen = f"{count(len(first), 'read')} in an epoch, by calls without offsets"
     if data.is_counted:
         seen = f"counted in the files; {seen}"
-    elif not data.are_placed:
-        seen += " in an epoch, by calls that say no offsets"
-    elif data.samples != len(first) and not data.is_whole:
-        seen = f"as many as the bytes that were written; {seen}"
+    elif data.are_placed and data.samples != len(first) and not data.is_whole:
+        seen = f"from the bytes that were written; {seen}"
     varied = f"the nearest distribution: its shares of sizes differ by {percent(error, 2)} at most"
     spread = float(np.ptp(reads.size)) / float(reads.size.mean())
     is_near = error <= _NEAR or spread <= _NEAR
@@ -292,12 +293,10 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
         why = "the mean of what was read: calls do not show the bytes of each"
     if not data.is_seen:
         why = "calls that are not in the trace have read more: it moves in the files beyond its reads"
-    held = data.contents.size.sum() if data.contents is not None and data.contents.samples == data.samples else 0
-    if reads.size.sum() < _MOSTLY * held:
-        why, is_sure = (
-            f"as read, {percent(float(reads.size.sum() / held), 2)} of the files: a tracer may miss calls",
-            False,
-        )
+    found = data.contents
+    held = float(found.size.mean()) if found is not None and len(found.size) and found.samples == data.samples else 0.0
+    if (mean := float(reads.size.mean())) < _MOSTLY * held:
+        why, is_sure = f"as read, {percent(mean / held, 2)} of what the files have: a tracer may miss calls", False
     how = "whole" if data.is_whole else "in part"
     are_known = data.were_written or len(np.unique(reads.file)) == files  # others may be no data
     return {
@@ -313,15 +312,15 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
 
 def _find_format(data: DataFiles, size: Distribution) -> dict[str, Fact]:
     """Return format and chunk of files that are here, if their samples are those that were read; `raw` otherwise."""
-    ending, found = f"files end with {data.suffix or 'nothing'}", data.contents
+    ending, found = f"format unknown (files end with {data.suffix or 'nothing'})", data.contents
     if found is not None and found.dataset.format != "raw":
         made = replace(found.dataset, source="", found="", counts=None, names=(), size=size)
         if found.samples == data.samples and data.is_sized and bind(made).refuse() is None:
             why = "as in the files" if found.are_even else "the largest in the files: others have fewer samples"
             chunk = {"chunk": Fact(f"{made.chunk.number} samples", why, found.are_even)} if made.chunk else {}
             return {"format": Fact(made.format, "as the first file is"), **chunk}
-        ending = f"{ending} and are {made.format}, with {count(found.samples, 'sample')} in all"
-    return {"format": Fact("raw", f"{ending}: as many bytes, whatever is in them", False)}
+        ending = f"files are {made.format}, with {count(found.samples, 'sample')} in all"
+    return {"format": Fact("raw", f"{ending}: same sizes, any contents", False)}
 
 
 def _list_settings(loop: LoopFacts, names: Mapping[int, str]) -> Iterator[Setting]:
@@ -370,12 +369,18 @@ def _measure_work(view: View, datasets: Sequence[DataFiles], saves: Sequence[Sav
     for one in saves:
         is_saved |= one.rows
     used = {"loop": reads & is_data, "save": writes & is_saved, "restore": reads & is_saved}
-    other = (reads | writes) & ~is_data & ~is_saved
-    parts = {verb: (float(moved[rows].sum(dtype=float)), float(rows.sum())) for verb, rows in used.items()}
-    parts["other"] = float(moved[other].sum(dtype=float)), float(other.sum())
+    used["other"] = (reads | writes) & ~is_data & ~is_saved
+    parts = {verb: (float(moved[rows].sum(dtype=float)), _count_calls(view, rows)) for verb, rows in used.items()}
     with_files = view.operations & (events.file >= 0)
     files = [len(np.unique(events.file[with_files & some])) for some in (is_data | is_saved, True)]
     return Work(parts, files[0] / max(files[1], 1))
+
+
+def _count_calls(view: View, is_used: Bools) -> float:
+    """Return the calls of some events: a copy from several mapped files has a row for each, and is one."""
+    rows = np.flatnonzero(is_used & view.copies)
+    copies = count_by(lanes_of(view, rows), view.events.begin[rows])[1]
+    return float(is_used.sum() - len(rows) + len(copies))
 
 
 def explain_work(work: Work, workload: Workload) -> dict[str, float]:

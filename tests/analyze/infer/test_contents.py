@@ -123,4 +123,4 @@ def test_a_size_that_is_less_than_files_hold_is_a_guess(read_bytes: int, is_sure
     rows = [read(at * MS, MS // 9, path, 0, read_bytes, epoch=1, step=at // 2 + 1) for at, path in enumerate(paths)]
     line = line_of(infer(rows), "size")
     assert ("# ?" not in line) == is_sure
-    assert is_sure or "11 % of the files" in line
+    assert is_sure or "11 % of what the files have" in line

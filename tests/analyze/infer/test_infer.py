@@ -453,6 +453,15 @@ def test_the_batch_is_a_guess_if_other_data_sets_are_read_in_the_same_epochs() -
     assert "# ? 2 samples for each step of a rank, and some steps" in line_of(infer(rows), "batch")
 
 
+def test_copies_from_mapped_files_are_one_call_of_an_engine(tmp_path: Path) -> None:
+    steps = [[(f"/{name}/all", step * 1000, 1000) for name in "ab"] for step in range(12)]
+    rows = [replace(row, name="copies from a mapping") if row.kind == "read" else row for row in in_steps(steps)]
+    begins = {row.step: row.begin for row in reversed(rows) if row.kind == "read"}
+    made = infer([replace(row, begin=begins[row.step]) if row.kind == "read" else row for row in rows])
+    assert first_loop(made, tmp_path).access.engine == "mmap"
+    assert made.work.parts["loop"] == (24_000, 12)
+
+
 def test_workers_that_read_in_order_do_not_shuffle(tmp_path: Path) -> None:
     rows = []
     for rank in range(2):
