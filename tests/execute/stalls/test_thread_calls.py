@@ -89,14 +89,17 @@ def test_another_process_is_looked_at_where_that_is_allowed(tmp_path: Path) -> N
 
 
 def test_calls_of_the_thread_that_looks_are_not_counted(tmp_path: Path) -> None:
-    counts = [count_transfers(os.getpid(), {threading.get_native_id()}) for _ in range(3)]
-    assert counts[0] == counts[1] == counts[2]
+    looks = "count_transfers(os.getpid(), {threading.get_native_id()}) for _ in range(3)"
+    program = f"import os, threading; from dliosim.execute.stalls import count_transfers; print(len({{{looks}}}))"
+    # In a process of its own: threads of the test's own process may have messages.
+    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True).stdout == b"1\n"
+    before = count_transfers(os.getpid(), {threading.get_native_id()})
     reader = threading.Thread(target=(tmp_path / "file").write_bytes, args=(bytes(5000),))
     reader.start()
     reader.join()
     more = count_transfers(os.getpid(), {threading.get_native_id()})
-    if counts[0] != (0, 0):
-        assert more[0] > counts[0][0] and more[1] >= counts[0][1] + 5000
+    if before != (0, 0):
+        assert more[0] > before[0] and more[1] > before[1] + 4000  # what a look reads differs by some bytes
 
 
 def test_the_call_of_a_reader_process_is_one_of_its_rank(tmp_path: Path) -> None:
