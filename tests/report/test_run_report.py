@@ -333,6 +333,22 @@ def test_a_sync_that_is_slow_in_itself_is_distinguished_from_waiting_for_others(
 
 
 @pytest.mark.parametrize(
+    ("waited", "why", "noted"),
+    [
+        (0.04, "that is the cost of the sync itself, not of", "the cost of the sync itself"),
+        (0.06, "the sync itself, or a wait for a core; not", "the sync itself, or a wait for a core"),
+    ],
+)
+def test_a_slow_sync_is_not_blamed_alone_where_ranks_waited_for_cores(waited, why, noted):
+    phase = phase_of(*waiting(waited, least_sync_wait_seconds=0.34, sync_wait_seconds=spread(0.4)))
+    said = f"train: even the last rank of each step waited in its sync, for 68 % of the loop's time: {why} storage"
+    assert said in warnings_of(phase)
+    assert f"train: sync wait was 47 % of the loop's time: 47 % {noted} " in " ".join(
+        run_report(run(phases=(phase,))).split()
+    )
+
+
+@pytest.mark.parametrize(
     ("api", "cache", "word"),
     [
         ("mpi-independent", "page", "romio_ds_read and romio_cb_read"),

@@ -12,6 +12,7 @@ from itertools import zip_longest
 from typing import Final
 
 from dliosim.measure.answers.sources import epoch_source
+from dliosim.measure.answers.validity import CORE_WAIT_LIMIT
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.declaration import ResultFigure, TimeSpread, latency_kinds, result_figures
 from dliosim.measure.figures.epoch_summaries import EpochSummary
@@ -147,7 +148,9 @@ def _sync_notes(waited: float, epochs: Sequence[EpochSummary]) -> Iterator[str]:
     if waited <= _WAIT_WORTH_A_WORD or len(causes) < len(epochs):
         return
     itself = sum(one.least_sync_wait_seconds or 0.0 for one in epochs) / sum(one.loop_seconds for one in epochs)
-    shares = f"{percent(min(itself, waited), 2)} the cost of the sync itself"
+    for_core = (aggregate.core_wait_share(epochs) or 0.0) >= CORE_WAIT_LIMIT
+    cost = "the sync itself, or a wait for a core" if for_core else "the cost of the sync itself"
+    shares = f"{percent(min(itself, waited), 2)} {cost}"
     text = f"sync wait was {percent(waited, 2)} of the loop's time: {shares}"
     late = max(0.0, waited - itself)
     if late > 0 and epochs[0].ranks > 1:

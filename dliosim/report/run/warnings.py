@@ -142,9 +142,11 @@ def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase], answer: 
     wall = sum(epoch.loop_seconds for epoch in counted)
     least = sum(epoch.least_sync_wait_seconds or 0.0 for epoch in counted)
     if wall > 0 and least / wall > _SYNC_SHARE:
+        waited = doubt_of_core_waits(environment, runs, answer)
+        why = "the sync itself, or a wait for a core; not" if waited else "that is the cost of the sync itself, not of"
         yield (
             f"even the last rank of each step waited in its sync, for {percent(least / wall, 2)} of the loop's time: "
-            "that is the cost of the sync itself, not of storage"
+            f"{why} storage"
         )
     quickest = min((epoch.slowdown for epoch in epochs if epoch.slowdown), default=1.0)
     if quickest < _TOO_QUICK:
