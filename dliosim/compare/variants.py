@@ -16,7 +16,7 @@ from dliosim.language.compile import CompiledPattern, compile_document
 from dliosim.language.diagnostics import Diagnostic, PatternError, TooManyMistakes
 from dliosim.language.syntax import declarations
 from dliosim.language.syntax.loader import Loader
-from dliosim.model import Access, Checkpoint, Finder, Job, Loop, Repeat, Restore, Save, Stripe, Verb, Workload
+from dliosim.model import Access, Checkpoint, Finder, Job, Loop, Repeat, Restore, Save, Sources, Stripe, Verb, Workload
 from dliosim.model.verbs import flatten_verbs, names_read
 from dliosim.plan.checkpoints.equivalence import are_restores_equal, are_saves_equal
 from dliosim.readable import count
@@ -219,6 +219,8 @@ def compile_variants(
         few = f"nothing to compare: {count(len(variants), 'variant')} can run, and a comparison needs two"
         is_refused = left_out and any(one.name == "api" for one in varied)
         hint = "through=direct,library" if is_refused else "api=posix,mpi-independent"
+        if isinstance(chosen, Loop) and isinstance(chosen.dataset, Sources):  # which MPI-IO and libraries do not read
+            hint = f"{chosen.name}.readers=0,2"
         raise UsageError(f"{few}{reasons}\n  = help: vary what can differ here: `--vary {hint}`")
     if len(variants) > MOST_VARIANTS:
         raise UsageError(f"{len(variants)} variants, and at most {MOST_VARIANTS} can be compared: vary less at a time")

@@ -48,6 +48,16 @@ def test_size_refuses_several_data_sets(pattern: str, capsys: pytest.CaptureFixt
     assert "data sets `images, labels`: a loop reads them together" in capsys.readouterr().err
 
 
+def test_compare_advises_what_can_vary_where_reads_are_of_several(
+    pattern: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", pattern, "--vary", "api=posix,mpi-independent"]) == 2
+    assert "--vary train.readers=0,2`" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["compare", pattern])
+    assert "--vary train.readers=0,2`" in capsys.readouterr().err
+
+
 def test_the_list_of_reads_numbers_the_samples_of_each_data_set(
     pattern: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -239,7 +239,11 @@ def _add_missing(line: _Line, message: str) -> None:
         if one == "--vary" and varied:
             line.replace(problem, varied, 1, [one])
         else:
-            line.replace(problem, len(line.words), 0, [*([one] if one[0] == "-" else []), EXAMPLES.get(one, one)])
+            example = EXAMPLES.get(one, one)
+            own = _write_setting("readers", "2", line.words) if one == "--vary" else []
+            if own and not _write_setting("api", "mpi-independent", line.words):  # as where reads are of several
+                example = own[-1].replace("=2", "=0,2")
+            line.replace(problem, len(line.words), 0, [*([one] if one[0] == "-" else []), example])
 
 
 def _mend_value(line: _Line, message: str) -> None:
