@@ -353,7 +353,7 @@ def loops_after(stage: Stage, verbs: tuple[Verb, ...]) -> Iterator[Loop]:
 
 #: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.
 OTHER_WORDS: Final = """
-read: DATASET | DATASET with ACCESS | A 70 %, B 30 %, until all end
+read: DATASET | DATASET with ACCESS | DATASET 70 %, OTHER_DATASET 30 % | DATASET 70 %, OTHER_DATASET 30 %, until all end
     dataset, data, data_set, input, dataset_name
 batch
     batch_size, per_device_batch_size, micro_batch_size, minibatch -> {} per rank

@@ -28,6 +28,7 @@ _CLEAN: Final = (
 )
 _NUMBER: Final = r"[0-9][0-9_]*(?:\.[0-9]+)?"
 _AMOUNT: Final = re.compile(rf"\b{_NUMBER}(?: ?(?:[KMGTP]i?B|kB|B|ms|us|s)(?:/s)?\b)?|\$\w+")
+_WORD: Final = re.compile(r"[a-z]\w*")
 NO: Final = {"false", "no", "0", "off", "disabled", "disable", "none", "null", "read", "sequential", "write"}
 #: Units for other words.
 _UNITS: Final = {
@@ -184,10 +185,11 @@ def _complete(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
 
 
 def _fill_amounts(text: str, forms: tuple[str, ...]) -> Iterator[str]:
-    """Yield the forms that have all words of the text and as many numbers, with the numbers of the text."""
-    amounts, words = _AMOUNT.findall(text), set(re.findall(r"[a-z]+", _AMOUNT.sub("", text)))
+    """Yield forms that have all words of the text, in its order, and as many numbers, with the numbers of the text."""
+    amounts, words = _AMOUNT.findall(text), _WORD.findall(_AMOUNT.sub("", text))
     for form in forms if amounts and re.fullmatch(r"[\w $%./:*-]+", text, re.ASCII) else ():
-        same = len(_AMOUNT.findall(form)) == len(amounts) and words <= set(re.findall(r"[a-z]+", form))
+        known = iter(_WORD.findall(_AMOUNT.sub("", form)))
+        same = len(_AMOUNT.findall(form)) == len(amounts) and all(word in known for word in words)
         if same and ("%" in form or "%" not in text):
             given = iter(amounts)
             yield _AMOUNT.sub(lambda _, given=given: next(given), form)  # type: ignore[misc]
@@ -250,6 +252,7 @@ def fill_names(text: str, source: SourceText) -> str:
     found = re.search(r"^\s*shape\s+([^#\n{}]*?)\s*(?:\bof\b.*)?$", source.text, re.MULTILINE)
     text = text.replace("SHAPE", found[1] if found else "224 x 224 x 3")
     for kind in ("dataset", "checkpoint", "access"):
-        if found := re.search(rf"^\s*{kind}\s+([A-Za-z_]\w*)(?![\w-])[^\n{{#]*\n?\s*{{", source.text, re.MULTILINE):
-            text = re.sub(rf"\b{kind.upper()}\b", found[1], text)
+        names = re.findall(rf"^\s*{kind}\s+([A-Za-z_]\w*)(?![\w-])[^\n{{#]*\n?\s*{{", source.text, re.MULTILINE)
+        for word, name in zip((kind.upper(), f"OTHER_{kind.upper()}"), names, strict=False):
+            text = re.sub(rf"\b{word}\b", name, text)
     return text
