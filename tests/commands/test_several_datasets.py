@@ -43,6 +43,15 @@ def test_predict_refuses_several_data_sets(pattern: str, capsys: pytest.CaptureF
     assert "train: reads of several data sets are not predicted" in capsys.readouterr().err
 
 
+def test_predict_refuses_copies_on_nodes(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(pattern).write_text(
+        PATTERN.replace("images, labels", "images").replace("train {", "stage images to local\ntrain {")
+    )
+    assert main(["predict", pattern, "--storage", "nvme", "--ranks", "2"]) == 2
+    said = "`stage images to local`: a storage description covers shared storage only; it has no node-local root"
+    assert said in capsys.readouterr().err
+
+
 def test_size_refuses_several_data_sets(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["size", pattern, "--ranks", "2", "--memory", "1 GB"]) == 2
     assert "data sets `images, labels`: a loop reads them together" in capsys.readouterr().err

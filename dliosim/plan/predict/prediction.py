@@ -186,7 +186,10 @@ def _flush_seconds(flush: Flush, demand: virtual_epoch.StepDemand, step: float, 
 def refuse_copies(workload: Workload) -> None:
     """Raise UsageError, on every rank, if a verb stages data: a storage has no description of the nodes' own."""
     for verb in workload.stages():
-        text = f"`stage {verb.dataset} to {verb.root}`: a description of a storage does not say what the nodes' own is"
+        text = (
+            f"`stage {verb.dataset} to {verb.root}`: a storage description covers shared storage only; it has no "
+            "node-local root"
+        )
         hint = f'`-D "stage {verb.dataset}.copy=off"` reads {verb.dataset} where it is'
         raise UsageError(f"{text}{HELP}{hint}").mark_shared()
 
