@@ -268,7 +268,7 @@ def _read_shipped(name: str, made: str) -> str:
     if stem not in list_names():
         near, listed = suggest_word(stem, list_names()), "`dliosim patterns` lists the patterns that come with dliosim"
         hint = join_hints(near, listed)
-        raise UsageError(f"--from {name}: there is no such pattern\n  = help: {hint}")
+        raise UsageError(f"--from {name}: there is no such file, folder or shipped pattern\n  = help: {hint}")
     text = (PATTERNS / f"{stem}.dlio").read_text(encoding="utf-8")
     return re.sub(r"^# small: .*\n", "", text, flags=re.MULTILINE)
 

@@ -169,7 +169,7 @@ def test_a_folder_without_files_has_no_data_to_name(capsys: pytest.CaptureFixtur
         ([""], 2, "write `dliosim new mine`"),
         ([".dlio"], 2, "write `dliosim new mine`"),
         (["mine", "--from", "cosmflow"], 2, "did you mean `cosmoflow`?"),
-        (["mine", "--from", "profiles/llama3"], 2, "there is no such pattern"),
+        (["mine", "--from", "profiles/llama3"], 2, "there is no such file, folder or shipped pattern"),
         (["mine", "--from", "d/u.yaml"], 2, "help: `dliosim import d/u.yaml -o mine.dlio` makes a pattern"),
         (["mine", "--from", ""], 2, "--from is empty"),
         (["mine", "--from", "cosmoflow", "--keep-names"], 2, "cosmoflow is no trace"),
