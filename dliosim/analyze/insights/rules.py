@@ -80,7 +80,7 @@ def _costs_least(one: Finding) -> tuple[bool, float]:
 
 #: A part of calls, those that tell, and what the part does.
 _SMALL = ("small", "sized", "move less than 1 MiB")
-_MISALIGNED = ("misaligned", "placed", "begin at no multiple of 4 KiB")
+_MISALIGNED = ("misaligned", "placed", "start at an offset that is not a multiple of 4 KiB")
 _RANDOM = ("random", "placed", "begin before the end of the one before in their file")
 
 _SECTIONS: Final = read_sections(Path(__file__).with_name("insights.txt"))

@@ -122,7 +122,7 @@ def _insight_lines(
         yield from _wrap([", ".join(one.insight.name for one in known)])
         return
     if not any(is_costly(one, figures) for one in met):
-        yield "NO COSTLY INSIGHT: each that was found concerns less than 1 % of the job's time:"
+        yield "NOTHING COSTLY: each finding concerns less than 1 % of the job's time:"
         yield from _wrap([", ".join(one.insight.name for one in met)])
         return
     yield "INSIGHTS, the most costly first: time of a mean rank that each concerns, at most"

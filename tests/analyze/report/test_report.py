@@ -15,7 +15,7 @@ from dliosim.analyze.report.first_screen import LINES, explain_insight, format_a
 from dliosim.analyze.report.tables import analysis_json, changes_json, fleet_table, list_tables
 from dliosim.report.text_table import SCREEN
 from tests.analyze.insights.test_insights import CASES
-from tests.analyze.rows import MS, Row, compute, figures, read, write
+from tests.analyze.rows import MS, Row, compute, figures, insight, read, write
 from tests.report.test_real_runs import faults
 from tests.scripts.fidelity import script
 
@@ -45,6 +45,14 @@ def test_where_no_insight_is_found_the_screen_says_which_were_looked_at() -> Non
     assert "NO INSIGHT" in text
     assert "small-reads" in text and "size-mix" in text
     assert "blocking-mpi-io" not in text  # nothing is known of it
+
+
+def test_where_findings_concern_little_the_screen_says_so() -> None:
+    rows = [read(at, 1, offset=1 + (at << 21), moved=1 << 21) for at in range(20)]
+    text = screen(figures([*rows, compute(100, 10_000)]))
+    assert "NOTHING COSTLY: each finding concerns less than 1 % of the job's time:" in text
+    found = insight("misaligned-reads", rows).found
+    assert found is not None and "100 % of 20 reads start at an offset that is not a multiple of 4 KiB" in found.words
 
 
 def test_what_is_missing_stands_first_and_whole() -> None:
