@@ -40,7 +40,7 @@ def describe_setting(name: str, *, exact: bool = False) -> str:
         if found is not None:
             setting = found[0].setting
             homes = ", ".join(f"`{home}`" for home in block_kinds(setting.keyword))
-            meaning = " ".join(read_comment(setting)[0].split())
+            meaning = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", " ".join(read_comment(setting)[0].split()))
             lines = _list_lines(setting.keyword, list_forms(setting, kind))
             return f"`{setting.keyword}` is a setting of {homes}: {meaning}.\n{lines}"
     return ""

@@ -34,6 +34,16 @@ def test_import_of_a_data_file_says_how_a_pattern_reads_it(tmp_path: Path, capsy
     assert "error: error:" not in said
 
 
+@pytest.mark.parametrize(
+    ("word", "said"), [("read", "access method: `D`, `D with ACCESS`. Several: "), ("format", "see formats.md.")]
+)
+def test_explain_prints_no_links(word: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", word]) == 0
+    found = capsys.readouterr().out
+    assert said in found
+    assert "](" not in found
+
+
 @pytest.mark.parametrize("word", ["utilization", "throughput", "p99"])
 def test_explain_says_how_to_expect_a_figure(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", word]) == 0
