@@ -37,7 +37,7 @@ HEAD: Final = (
 )  # fmt: skip
 
 #: Why calls that a run has counted may be in no trace.
-UNSEEN: Final = "index files, what a format's library writes by itself, and a backend of another package are not traced"
+UNSEEN: Final = "index files, writes inside a format's library, and third-party backends are not traced"
 
 #: Limits of what is believed: ranks and rows of a file, bytes of a rank's names once inflated, and ns of a time.
 _MOST_RANKS, _MOST_ROWS, _MOST_NAMES, _MOST_NS = 1 << 22, 1 << 31, 1 << 30, 1 << 60
@@ -204,7 +204,7 @@ def _read(path: Path, file: Any) -> Trace:
         if totals[table] < (made := totals[f"{table}_made"])
     )
     end = int(events.end.max(initial=0))
-    notes = (f"{totals['unseen']:_} calls of the run are not in the trace: {UNSEEN}",) if totals["unseen"] else ()
+    notes = (f"{totals['unseen']:_} calls of the run are not in the trace ({UNSEEN})",) if totals["unseen"] else ()
     command, settings, modelled = (str(file.attrs.get(name, "")) for name in ("command", "settings", "modelled"))
     about = (f"no file was read or written: calls waited as storage {modelled} says",) if modelled else ()
     return Trace("dliosim", str(path), events, end, {}, lost, notes + about, command, _read_settings(settings))

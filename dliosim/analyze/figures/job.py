@@ -176,8 +176,8 @@ def _say_sources(read: int, device: int | None, run: RunSummary) -> Iterator[str
         yield from (_SOURCES[one.source].format(loop=printable(one.loop)) for one in answers)
     elif read and share_source(device / read) != "device":
         yield (
-            f"of {size(read, 3)} read the device gave {size(device, 3)}: memory gave the others, whose times and rates "
-            "are not those of storage"
+            f"{size(device, 3)} of the {size(read, 3)} read came from the device; the rest came from memory, so these "
+            "times and rates are not those of the storage"
         )
 
 

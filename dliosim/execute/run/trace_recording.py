@@ -137,7 +137,7 @@ class Recording:
         kept, made, unseen = (counts[name] for name in ("calls", "calls_made", "unseen"))
         text = f"trace: recorded {kept:_} of {made + unseen:_} operations, {path.stat().st_size / 1e6:.1f} MB"
         if unseen:
-            text += f"\n  {unseen:_} were not recorded: {file.UNSEEN}"
+            text += f"\n  {unseen:_} were not recorded ({file.UNSEEN})"
         spans, spans_made = counts["spans"], counts["spans_made"]
         if spans < spans_made:
             text += f"\n  recorded {spans:_} of {spans_made:_} spans of steps, phases and decoding"

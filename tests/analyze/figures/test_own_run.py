@@ -103,7 +103,7 @@ def test_a_rank_that_may_have_waited_for_a_core_is_given_one_before_its_disk_is_
 
 
 def test_bytes_out_of_memory_are_not_called_those_of_storage() -> None:
-    assert "of 210 MB read the device gave 105 MB: memory gave the others" in found(results(0.5))[2]
+    assert "105 MB of the 210 MB read came from the device; the rest came from memory" in found(results(0.5))[2]
     assert "memory gave" not in found(results(1.0))[2]
     answer = replace(run().answers[0], loop="train", source="memory")
     uncounted = results(None)
