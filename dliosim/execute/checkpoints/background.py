@@ -90,9 +90,10 @@ class StagingBuffers:
         """Sleep for the rest of the time that the copy should take; return by how many ns it took longer."""
         pace = self._background.staging
         due = round(pace.duration(self._files.owner_bytes(self._rank)) * 1e9) if pace is not None else copied
+        record.stage_ns += copied
         if due > copied:
             sleep_until(now + due - copied, may_spin)
-        record.stage_ns += copied + perf_counter_ns() - now
+            record.stage_ns += perf_counter_ns() - now
         return max(0, copied - due)
 
     def _buffer_pieces(self, buffer: memoryview) -> Made:
