@@ -189,7 +189,7 @@ def some(world: World, random: Random) -> None:
     chosen, shares = choose_ranks(world, count)
     values = np.array([chosen, chosen and world.rank == 0], np.int64)
     here = np.array([int(chosen)])
-    world.node.allreduce(here, "sum")
+    world.allreduce_on_node(here, "sum")
     most = world.allreduce_number(int(here[0]), "max")
     fewest = world.allreduce_number(int(here[0]) if here[0] < world.node.size else most, "min")
     assert world.allreduce(values, "sum").tolist() == [count, 1]
@@ -204,7 +204,7 @@ def some(world: World, random: Random) -> None:
 def nodes(world: World, random: Random) -> None:
     """The ranks of each node for themselves, then the first of each."""
     values = np.array([1])
-    world.node.allreduce(values, "sum")
+    world.allreduce_on_node(values, "sum")
     assert values[0] == world.node.size
     if world.node.rank == 0:
         world.sum_over_nodes(values)

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,14 +44,23 @@ def test_a_rank_that_is_stopped_is_named_continues_when_asked_and_ends_the_job_i
 
 
 def by_rank(job: Job, place: Place) -> list[int]:
-    """The processes of the ranks, once the loop runs."""
-    job.wait_until(lambda: len(job.ranks()) == 3 and any(place.data.glob("d/*/manifest.json")))
+    """The processes of the ranks, once the loop reads."""
+    job.wait_until(lambda: any(place.data.glob("d/*/manifest.json")))
+    job.wait_until(lambda: len(job.ranks()) == 3 and all(has_samples_open(process) for process in job.ranks()))
     found = {}
     for process in job.ranks():
         words = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
         ranks = (word.partition(b"=")[2] for word in words if word.startswith((b"PMI_RANK=", b"OMPI_COMM_WORLD_RANK=")))
         found[int(next(ranks))] = process
     return [found[rank] for rank in sorted(found)]
+
+
+def has_samples_open(process: int) -> bool:
+    """Return whether a process has a file of samples open."""
+    links = Path(f"/proc/{process}/fd").iterdir()
+    with suppress(FileNotFoundError):  # closed meanwhile
+        return any(link.readlink().suffix == ".raw" for link in links)
+    return False
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no cc")
@@ -72,7 +82,7 @@ def test_a_read_that_hangs_in_a_reader_thread_is_named(tmp_path: Path) -> None:
 def test_who_never_reaches_a_collective_open_is_named_by_another_node_with_what_it_does(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"x")
     os.mkfifo(tmp_path / "pipe")
-    done = run_ranks(3, "-m", "tests.mpi.stall_program", str(tmp_path), seconds=60)
+    done = run_ranks(3, "-m", "tests.mpi.stall_program", str(tmp_path), "open", seconds=60)
     assert done.returncode == 1, done.stderr
     lines = {line for line in done.stderr.splitlines() if line.startswith("  ")}
     late = next(line for line in lines if line.startswith("  late: "))
@@ -81,3 +91,13 @@ def test_who_never_reaches_a_collective_open_is_named_by_another_node_with_what_
     assert "ranks (0-1)" in waits and str(tmp_path / "data")[:30] in waits
     assert any(line.startswith("  next: on ") and ": gdb -p " in line for line in lines)
     assert "  next: ranks on other nodes are late: check their output, and whether the nodes are up" in lines
+
+
+def test_who_never_reaches_an_exchange_of_the_ranks_of_a_node_is_named_and_nobody_else(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = run_ranks(3, "-m", "tests.mpi.stall_program", str(tmp_path), "exchange", seconds=60)
+    assert done.returncode == 1, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("  ")]
+    late = {line for line in lines if line.startswith("  late: ")}
+    assert all(line.startswith("  late: rank 2 on") for line in late) and late
+    assert "  waiting at an exchange of the node's ranks: 2 of 3 ranks (0-1)" in lines

@@ -63,7 +63,7 @@ def check_reductions(world: World) -> None:
             assert (reduced is None) == (world.rank > 0)
             assert reduced is None or (reduced == whole).all()
         values = np.full(2 * size, 1.5, np.float32)
-        world.node.allreduce(values, "sum")
+        world.allreduce_on_node(values, "sum")
         assert (values == np.float32(1.5) * world.node.size).all()
 
 
@@ -104,7 +104,7 @@ def check_distinct_bytes(world: World) -> None:
     own = BLOCK * (1 + world.rank)
     asked = union_ranges(np.array([0, 0, 7]), np.array([0, own, own]), np.array([10, own + 5, own + 5]))
     whole = np.array([distinct_bytes(world, asked)])
-    world.node.allreduce(whole, "sum")
+    world.allreduce_on_node(whole, "sum")
     assert whole[0] == 10 * (world.node.size + 1)
     assert distinct_bytes(world, asked if world.node.rank else None) == -1
 

@@ -70,7 +70,7 @@ def begin_cold(session: Session, files: ReadFiles, within: float) -> Residency:
             dropped, why = world.run_on_all(partial(drop_dataset, session, files, last))
             left = measure_residency(session, lambda: resident_dataset_share(session, files, MOST_DROPPED))
         here = np.array(left[:2], np.int64)
-        world.node.allreduce(here, "sum")
+        world.allreduce_on_node(here, "sum")
         kept, examined = here.tolist()
         is_warm = kept * _COLD >= max(examined, 1) or dropped < own
         why = in_memory or why

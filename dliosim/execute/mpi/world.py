@@ -20,7 +20,7 @@ from dliosim.execute.mpi.shared_memory import wait
 from dliosim.execute.mpi.sleeping_ranks import SleepingRanks
 from dliosim.execute.node.environment import node_name, own_cores, require_memory
 from dliosim.hashes import blake2b
-from dliosim.measure.progress.board import BARRIER, EXCHANGE, current, private_row
+from dliosim.measure.progress.board import BARRIER, EXCHANGE, NODE_EXCHANGE, current, private_row
 from dliosim.model import Access
 
 T = TypeVar("T")
@@ -81,6 +81,11 @@ class World:
     def allreduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any]:
         """Replace `values` by the element-wise sum, min or max over ranks, and return them."""
         self._meet(EXCHANGE, self.ranks.allreduce, values, operation)
+        return values
+
+    def allreduce_on_node(self, values: NDArray[Any], operation: Operation) -> NDArray[Any]:
+        """Replace `values` by the element-wise sum, min or max over the ranks of this node, and return them."""
+        self._meet(NODE_EXCHANGE, self.node.allreduce, values, operation)
         return values
 
     def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
@@ -166,7 +171,7 @@ class World:
         `needed` is the bytes of this rank; those of the ranks of a node add up.
         """
         together = np.array([min(needed, _MOST // self.node.size)], np.int64)
-        self.node.allreduce(together, "sum")
+        self.allreduce_on_node(together, "sum")
         self.run_on_all(lambda: require_memory(int(together[0]), self.node.size, what))
 
     def run_on_rank_0(self, doing: str, action: Callable[[], T], cure: str = "") -> T:
@@ -404,6 +409,6 @@ def choose_ranks(world: World, count: int) -> tuple[bool, bool]:
     chosen = np.zeros(world.size, np.int64)
     chosen[np.argsort(places, kind="stable")[:count]] = 1
     here = np.array([chosen[world.rank]])
-    world.node.allreduce(here, "sum")
+    world.allreduce_on_node(here, "sum")
     shares = world.allreduce_number(int(here[0] > node_cores(world.node.comm)), "max")
     return bool(chosen[world.rank]), bool(shares)

@@ -59,7 +59,7 @@ def require_memory_at_once(session: Session) -> None:
     if not needs:
         return
     table = np.array([[min(part, _MOST // world.size) for part in astuple(need)] for need in needs], np.int64)
-    world.node.allreduce(table, "sum")
+    world.allreduce_on_node(table, "sum")
     number = int(table.sum(axis=1).argmax())
     memory, place = find_free_memory()
     memory = _MOST if memory is None else memory

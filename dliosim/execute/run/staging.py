@@ -94,19 +94,19 @@ class NodeCopy:
         """
         world, record, begun = session.world, self.record, perf_counter_ns()
         flags = np.array([world.run_on_all(partial(self._lead, self._begin))], np.int64)
-        world.node.allreduce(flags, "max")
+        world.allreduce_on_node(flags, "max")
         if not (kept := bool(flags[0])):
             with _name_node(world), session.progress.track_bytes(f"stage {self.verb.dataset}", self._own_bytes):
                 self._copy_own(session)
         amounts, copying = np.array([record.bytes], np.int64), np.array([perf_counter_ns() - begun], np.int64)
         world.barrier()
-        world.node.allreduce(amounts, "sum")
-        world.node.allreduce(copying, "max")
+        world.allreduce_on_node(amounts, "sum")
+        world.allreduce_on_node(copying, "max")
         stopped = world.allreduce_number(self.stopped.is_set(), "max")
         if not stopped:
             world.run_on_all(partial(self._lead, self._complete) if not kept else lambda: False)
         times = np.array([perf_counter_ns() - begun], np.int64)
-        world.node.allreduce(times, "max")
+        world.allreduce_on_node(times, "max")
         if not kept:
             record.wall_ns, record.node_rate = int(times[0]), int(amounts[0]) * 1_000_000_000 // int(copying[0])
         copied = world.allreduce_number(not kept and world.node.rank == 0, "sum")
@@ -349,7 +349,7 @@ def _find_share(session: Session, verb: Stage, data: OpenDataset) -> NDArray[np.
                 needed[plan_epoch(part, data.places, job, world.rank, 0, first).file] = 1
 
     world.run_on_all(find_own)
-    world.node.allreduce(needed, "max")
+    world.allreduce_on_node(needed, "max")
     return np.flatnonzero(needed)
 
 

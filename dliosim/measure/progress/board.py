@@ -16,8 +16,8 @@ from pathlib import Path
 from dliosim.readable import printable
 
 #: Kinds of meetings of all ranks, for `BoardRow.arrive`, and their names.
-BARRIER, EXCHANGE = range(2)
-MEETINGS = ("a barrier", "an exchange of all ranks")
+BARRIER, EXCHANGE, NODE_EXCHANGE = range(3)
+MEETINGS = ("a barrier", "an exchange of all ranks", "an exchange of the node's ranks")
 
 #: A meeting is stored as its number * _KINDS + its kind: one store, so a reader never sees half of it.
 _KINDS = 8
