@@ -52,6 +52,7 @@ def ranked(session: Session, rank: int, size: int) -> Session:
 
     class World:
         node = Node(session, rank, size)
+        allreduce_on_node = node.allreduce
 
         def __getattr__(self, name: str) -> Any:
             return {"rank": rank, "size": size}.get(name) if name in ("rank", "size") else getattr(world, name)
