@@ -276,6 +276,13 @@ class Dataset:
             return float(prod(-(-whole // cut) for whole, cut in zip(self.shape.extents, chunk.extents, strict=True)))
         return max(1.0, size / chunk.number)
 
+    def samples_of_unit(self, size: float) -> float:
+        """Return how many samples of `size` bytes share an encoded chunk or row group; 1 if its size is a default."""
+        chunk = self.chunk
+        if chunk is None or chunk.extents or (self.compress is None and self.format != "parquet"):
+            return 1.0
+        return max(1.0, chunk.number / (1.0 if chunk.unit == "samples" else size))
+
     def digest(self) -> str:
         """Return 16 hexadecimal digits of everything that determines the files' bytes and striping."""
         described: dict[str, Any] = asdict(self)

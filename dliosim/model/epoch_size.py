@@ -96,16 +96,25 @@ def steps_of_epoch(loop: Loop, dataset: Dataset | None, ranks: int) -> int:
     return steps if loop.steps is None else min(steps, loop.steps)
 
 
-def ranges_of_sample(loop: Loop, dataset: Dataset) -> int:
-    """Return about how many read calls, or extents of its file, a sample of the mean size takes."""
+def rows_of_step(loop: Loop, dataset: Dataset) -> int:
+    """Return about how many rows the largest table of a step has: its samples, or their ranges if these are more.
+
+    A sample of the mean size takes the ranges that its calls, chunks and parts make; samples share those of an encoded
+    unit, such as a row group.
+    """
     if isinstance(dataset, JoinedDataset):
-        each = [ranges_of_sample(loop, one) for one in dataset.joined]
+        each = [rows_of_step(loop, one) for one in dataset.joined]
         return max(each) if dataset.rows == 1 else sum(each)
-    drawn, pieces = dataset.size, 1.0
+    drawn, pieces, units = dataset.size, 1.0, float(loop.batch)
     size = max(1.0, drawn.low or 0.0, min(drawn.nonnegative_mean(), drawn.high or math.inf))
     if loop.access.transfer is not None and loop.access.through == "direct":
         pieces = size / loop.access.transfer
-    return max(dataset.parts, math.ceil(max(pieces, dataset.chunks_of_sample(size))))
+    if (shared := dataset.samples_of_unit(size)) > 1:
+        shared = min(shared, max(1.0, dataset.samples / dataset.layout.files))
+        is_mixed = loop.shuffle.samples != "off"
+        units = min(units, dataset.samples / shared + dataset.layout.files if is_mixed else units / shared + 2)
+    each_unit = max(dataset.parts, math.ceil(max(pieces, dataset.chunks_of_sample(size))))
+    return max(loop.batch, math.ceil(units) * each_unit)
 
 
 def files_in_table(loop: Loop, dataset: Dataset, ranks: int) -> int:

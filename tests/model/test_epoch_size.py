@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.model import Access, Dataset, Layout, Loop, constant
-from dliosim.model.epoch_size import samples_of_rank, samples_of_ranks, shard_bounds, steps_of_epoch
+from dliosim.model import Access, Chunk, Dataset, Layout, Loop, Shuffle, constant
+from dliosim.model.epoch_size import rows_of_step, samples_of_rank, samples_of_ranks, shard_bounds, steps_of_epoch
 
 Shard = Literal["by sample", "by block", "by file", "off"]
 
@@ -62,3 +63,16 @@ def test_two_billion_files_are_dealt_to_many_ranks_at_once() -> None:
     assert shard_bounds(loop, dataset, ranks) == (counts.min(), counts.max()) == (98_304, 98_305)
     most = replace(dataset, samples=(1 << 62) + 1)
     assert sum(samples_of_rank(loop, most, 3, rank) for rank in range(3)) == most.samples
+
+
+@pytest.mark.parametrize(("batch", "in_order", "shuffled"), [(1, 40, 40), (40, 120, 1600), (600, 600, 4800)])
+def test_samples_of_a_step_share_the_ranges_of_their_row_groups(batch: int, in_order: int, shuffled: int) -> None:
+    """A table of 40 columns in 20 files of 5 row groups of 100 rows each."""
+    layout, chunk = Layout("files", 20), Chunk(100, "samples")
+    table = Dataset("d", 1, 10_000, constant(400), layout, "d", format="parquet", chunk=chunk, parts=40)
+    loop = Loop("train", "train", "d", Access(), batch=batch)
+    mixed = replace(loop, shuffle=Shuffle("globally"))
+    assert rows_of_step(loop, table) == in_order
+    assert rows_of_step(mixed, table) == shuffled
+    assert rows_of_step(mixed, replace(table, format="hdf5")) == 40 * batch
+    assert rows_of_step(loop, replace(table, parts=1)) == batch

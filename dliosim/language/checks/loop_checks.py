@@ -91,14 +91,14 @@ def _check_columns(settings: Settings, loop: Loop, dataset: Dataset, data: Setti
 
 def _check_plan_size(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
     """Report E113 for a step or an order of files whose plan does not fit into a rank's memory."""
-    pieces = epoch_size.ranges_of_sample(loop, dataset)
-    if loop.batch * pieces > epoch_size.LARGEST_TABLE:
+    rows = epoch_size.rows_of_step(loop, dataset)
+    if rows > epoch_size.LARGEST_TABLE:
         labels = settings.labels("batch", f"samples of a rank and step: {loop.batch:_}", "1 sample (the default batch)")
         message = f"a step of `{loop.name}` would have {loop.batch:_} samples"
-        if pieces > 1:
+        if rows > loop.batch:
             labels += settings.labels("transfer", "cuts samples into calls")
             labels += data.labels("chunk", "cuts samples into pieces") + data.labels("datasets", "parts of a sample")
-            message = f"a step of `{loop.name}` would take some {loop.batch * pieces:_} calls"
+            message = f"a step of `{loop.name}` would take some {rows:_} calls"
         settings.report("E113", message, f"at most {epoch_size.LARGEST_TABLE:_}, on each rank", labels)
     files = epoch_size.files_in_table(loop, dataset, settings.context.scope.job.ranks)
     if files > epoch_size.LARGEST_TABLE:

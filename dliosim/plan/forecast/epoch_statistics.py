@@ -17,7 +17,7 @@ import numpy as np
 from dliosim.formats.protocols import Ints
 from dliosim.model import Access, Dataset, Job, JoinedDataset, Loop
 from dliosim.model.counter_rng import key
-from dliosim.model.epoch_size import files_in_table, ranges_of_sample, shard_bounds
+from dliosim.model.epoch_size import files_in_table, rows_of_step, shard_bounds
 from dliosim.plan.forecast import rank_aggregates
 from dliosim.plan.forecast.forecast_types import PhaseForecast, mean_spread, uniform_spread
 from dliosim.plan.forecast.layout_forecast import Placement, mean_read_bytes
@@ -31,6 +31,8 @@ _FULL = 4  # up to this number of loops, each has the limits below; more loops s
 _ROWS = 2_000_000  # samples of an epoch planned on all ranks together, or calls if there are more calls
 _ALL_RANKS = 2048  # largest number of ranks that are all planned, if their samples are affordable
 _SOME_RANKS = 24  # ranks of a sample
+_SOME_STEPS = 8  # steps for which a sample has fewer ranks: the first one begins with a file and a unit, others do not
+_PART = 4  # a sample of ranks has this part of the rows
 _ALL_EPOCHS = 4096  # largest number of (rank, epoch) pairs where all epochs of a loop are planned
 _SPAN_STEPS = 16  # steps whose span of the file is measured
 _NONE = np.empty(0, np.int64)
@@ -71,11 +73,11 @@ def count_passes(
     `loops` loops are counted in one forecast: the more there are, the less of each is planned. Figures are estimates
     if the epochs of a range differ and not all of them are planned.
     """
-    each = loop.batch * ranges_of_sample(loop, dataset)
+    each, steps = rows_of_step(loop, dataset), max((one.steps for one in passes), default=0)
     table = files_in_table(loop, dataset, job.ranks)
-    rows = each * max((one.steps for one in passes), default=0) + table
+    rows = each * steps + table
     among = max(1, loops // _FULL)
-    ranks = _choose_ranks(dataset.seed, job.ranks, rows, each + table, among)
+    ranks = _choose_ranks(dataset.seed, job.ranks, rows, each * max(1, min(steps, _SOME_STEPS)) + table, among)
     case = rank_aggregates.CountInput(loop, dataset, placement, job, ranks, stream, _ROWS // among)
     one_order = _has_one_order(loop, dataset)
     plans = len(ranks) * max((one.last for one in passes), default=0)
@@ -114,8 +116,8 @@ def _count_epoch(
 ) -> PhaseForecast:
     """Count the first `steps` steps of `epoch` (from 0), and update `held`; `known` if no epoch is left out."""
     loop, job, ranks = case.loop, case.job, case.ranks
-    affordable = case.rows if len(ranks) == job.ranks else case.rows // 4
-    planned = min(steps, max(1, affordable // (loop.batch * ranges_of_sample(loop, case.dataset) * len(ranks))))
+    affordable = case.rows if len(ranks) == job.ranks else case.rows // _PART
+    planned = min(steps, max(1, affordable // (rows_of_step(loop, case.dataset) * len(ranks))))
     part = replace(case, loop=replace(loop, steps=planned))
     found = tuple(_plan_rank(part, rank, epoch, kept) for rank, kept in zip(ranks, held.kept, strict=True))
     needed = max(one.largest_step for one in found)
@@ -204,7 +206,7 @@ def _choose_ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> 
 
     These are all ranks, or a sample that includes the first and, if possible, the last. `among` loops share the limits.
     """
-    most = min(max(2, _SOME_RANKS // among), max(1, _ROWS // among // fewest))
+    most = min(max(2, _SOME_RANKS // among), max(1, _ROWS // _PART // among // fewest))
     if ranks <= most or (ranks <= _ALL_RANKS // among and ranks * rows <= _ROWS // among):
         return list(range(ranks))
     some = Permutation(ranks, key(seed, "ranks forecast"))(np.arange(max(0, most - 2))).tolist()

@@ -13,7 +13,7 @@ from dliosim.errors import PlanError
 from dliosim.formats.protocols import Ints
 from dliosim.formats.registry import bind
 from dliosim.model import Convert, Dataset, Job, Loop, Prepare, Restore, Save, Stage, Verb, Workload
-from dliosim.model.epoch_size import LARGEST_TABLE, find_shard, ranges_of_sample, steps_of_epoch
+from dliosim.model.epoch_size import LARGEST_TABLE, find_shard, rows_of_step, steps_of_epoch
 from dliosim.model.expectation import GOAL, goals_of
 from dliosim.model.verbs import count_due, flatten_verbs, list_saved_checkpoints
 from dliosim.plan.checkpoints.layout import state_files
@@ -178,7 +178,7 @@ def _refuse_unknown_places(dataset: Dataset) -> None:
 def _check_step_rows(workload: Workload) -> None:
     """Refuse loops if not even one step of each can be planned."""
     read = ((one, workload.read_dataset(one)) for one in loops_of(workload.verbs))
-    rows = sum(one.batch * ranges_of_sample(one, dataset) for one, dataset in read if dataset is not None)
+    rows = sum(rows_of_step(one, dataset) for one, dataset in read if dataset is not None)
     if rows > _STEPS:
         text = f"a step of each loop has {rows:_} samples or calls on a rank, all loops together"
         raise PlanError(f"{text}; at most {_STEPS:_} are planned: use fewer loops, or a smaller `batch`")

@@ -10,7 +10,7 @@ import numpy as np
 from dliosim.formats.protocols import Built, Format, Framed, GroupEncoder, Ints
 from dliosim.formats.registry import bind
 from dliosim.model import Access, Convert, Dataset, Job, Loop, Prepare
-from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample
+from dliosim.model.epoch_size import LARGEST_TABLE, rows_of_step
 from dliosim.plan.forecast.layout_forecast import estimate_mean
 from dliosim.plan.samples.io_requests import plan_calls
 from dliosim.plan.samples.places import Places
@@ -111,7 +111,7 @@ def loop_memory(loop: Loop, dataset: Dataset | None, steps: int, batch: int) -> 
 def largest_batch(loop: Loop, places: Places, job: Job) -> int:
     """Return the bytes of a buffer for the largest batch of a loop, by its first steps; 0 if a step is too large."""
     dataset = places.dataset
-    rows = loop.batch * ranges_of_sample(loop, dataset)
+    rows = rows_of_step(loop, dataset)
     if rows > LARGEST_TABLE:
         return 0
     steps = max(1, _PLANNED // rows)

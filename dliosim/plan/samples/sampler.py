@@ -56,7 +56,7 @@ def plan_epoch(loop: Loop, places: Places, job: Job, rank: int, epoch: int, firs
 
 def plan_bytes(loop: Loop, dataset: Dataset, steps: int) -> int:
     """Return the bytes of memory that planning `steps` steps of a rank takes, at least."""
-    return steps * (_STEP_BYTES + loop.batch * epoch_size.ranges_of_sample(loop, dataset) * _ROW_BYTES)
+    return steps * (_STEP_BYTES + epoch_size.rows_of_step(loop, dataset) * _ROW_BYTES)
 
 
 def _samples_of_several(

@@ -20,6 +20,7 @@ from dliosim.model import (
     Barrier,
     Cadence,
     Checkpoint,
+    Chunk,
     Compute,
     Convert,
     Dataset,
@@ -625,6 +626,19 @@ def test_fixed_sizes_are_exact_however_large_the_job():
     phase = only(loop, dataset=large, job=Job(1000))
     assert not any(spread.estimated for spread in (phase.samples, phase.bytes, phase.calls, phase.opens))
     assert phase.bytes.total == phase.samples.total * 4096
+
+
+@pytest.mark.parametrize("ranks", [1, 300])
+def test_row_groups_at_the_ends_of_batches_are_counted_in_each(ranks):
+    """A batch of 8 thirds of a row group touches 3, 4 and 3 of them, a call for each column."""
+    table = replace(DATASET, samples=48 * 6144 * ranks, size=constant(160), layout=Layout("files", 6 * ranks), parts=40)
+    table = replace(table, format="parquet", chunk=Chunk(6144, "samples"))
+    loop = replace(LOOP, batch=16_384, epochs=1, shard="by file", shuffle=Shuffle(files="globally"))
+    phase = only(loop, dataset=table, job=Job(ranks))
+    assert phase.steps == 18
+    assert phase.calls.mean == pytest.approx(60 * 40, rel=0.04)
+    assert phase.amplification == pytest.approx(60 / 48, rel=0.04)
+    assert phase.opens.mean == pytest.approx(6, rel=0.25)
 
 
 def test_steps_left_out_are_scaled():
