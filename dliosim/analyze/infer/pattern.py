@@ -389,8 +389,9 @@ def explain_work(work: Work, workload: Workload) -> dict[str, float]:
     for phase in forecast(workload).phases:
         is_loop = phase.verb in _LOOPS or (phase.verb == "convert" and phase.when)  # what a conversion reads
         verb = phase.verb if phase.verb in ("save", "restore") else "loop" if is_loop else ""
-        for place, figure in enumerate((phase.bytes, phase.calls)):
-            planned[verb][place] += figure.total * phase.times
+        moved = phase.bytes.total * (phase.amplification or 1.0)  # encoded units are read whole
+        for place, figure in enumerate((moved, phase.calls.total)):
+            planned[verb][place] += figure * phase.times
     shares = {}
     for place, what in enumerate(("bytes", "calls")):
         every = sum(amounts[place] for amounts in work.parts.values())
