@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.arrays import Ints
+from dliosim.analyze.arrays import Bools, Ints
 from dliosim.errors import DliosimError
 from dliosim.formats.protocols import FileIndex, Framed
 from dliosim.formats.registry import bind
@@ -19,7 +19,7 @@ from dliosim.language.compile import compile_text
 from dliosim.language.diagnostics import PatternError
 from dliosim.model import Dataset, FileSurvey, Job, constant
 from dliosim.model.dataset import Chunk, pack_counts
-from dliosim.plan.samples.sample_index import concat_indexes, sample_places
+from dliosim.plan.samples.sample_index import DataIndex, concat_indexes, sample_places
 
 #: More files than this are not opened, samples not placed, bytes not read if a format has no index.
 _MOST_FILES: Final = 10_000
@@ -29,6 +29,8 @@ _READ_WHOLE: Final = (".csv", ".jsonl")
 #: Formats that mark their samples, and the one whose groups of samples are always read whole.
 _MARKED: Final = ("tfrecord", "tar", "jpeg", "png", "csv", "indexed", "parquet")
 _BY_GROUPS: Final = "parquet"
+#: Bits of an offset in a number that has the file above them.
+_OFFSET_BITS: Final = 44
 #: Rounds after which a frame, whose length may depend on that of the contents, is known.
 _ROUNDS: Final = 3
 #: A pattern that reads a file.
@@ -45,6 +47,41 @@ train {{
 
 
 @dataclass(frozen=True, slots=True)
+class Table:
+    """The columns of files of row groups, whose chunks are read whole."""
+
+    index: DataIndex  #: of the files
+    begin: Ints  #: the place of each chunk, as by `number_places`, in order; (chunks,)
+    column: Ints  #: the column of each; (chunks,)
+
+    @property
+    def widths(self) -> Ints:
+        """Return the stored bytes of a row in each column, in whole bytes; (columns,)."""
+        rows = max(int(self.index.first_sample[-1]), 1)
+        return np.array([max(round(int(one.length.sum()) / rows), 1) for one in self.index.columns])
+
+    def find_read(self, begin: Ints, end: Ints) -> Bools:
+        """Return which columns have a chunk that begins between the places `begin` and `end` of a read; (columns,)."""
+        depth = np.zeros(len(self.begin) + 1, np.int64)
+        np.add.at(depth, np.searchsorted(self.begin, begin), 1)
+        np.add.at(depth, np.searchsorted(self.begin, end), -1)
+        found = np.zeros(len(self.index.columns), np.bool_)
+        found[self.column[np.cumsum(depth)[:-1] > 0]] = True
+        return found
+
+    def place_samples(self, column: int) -> Ints:
+        """Return the place of the chunk of a column that has each sample, in order; (samples,)."""
+        alone = replace(self.index, columns=(self.index.columns[column],))
+        file, offset, _ = sample_places(alone, np.arange(self.index.first_sample[-1]))
+        return np.sort(number_places(file, offset))
+
+
+def number_places(file: Ints, offset: Ints) -> Ints:
+    """Return one number for each place in a file, in order of files and offsets."""
+    return file << _OFFSET_BITS | offset
+
+
+@dataclass(frozen=True, slots=True)
 class Contents:
     """The samples of some files, in order of file and offset."""
 
@@ -55,6 +92,7 @@ class Contents:
     file: Ints  #: number of the file of each; (samples,), or (0,) if calls do not say which of them they read
     offset: Ints  #: first byte of each
     size: Ints  #: bytes of the contents of each
+    table: Table | None = None  #: its columns, if it has several
 
     @property
     def are_marked(self) -> bool:
@@ -95,7 +133,16 @@ def read_contents(paths: Sequence[str]) -> Contents | None:
     if isinstance(form, Framed):
         for _ in range(_ROUNDS):  # without the frame around contents of this size
             size = np.maximum(stored - (form.length(size) - size), 1)
-    return Contents(dataset, samples, are_even, index.size, file[order], offset[order], size[order])
+    table = _list_columns(index) if dataset.format == _BY_GROUPS and len(index.columns) > 1 else None
+    return Contents(dataset, samples, are_even, index.size, file[order], offset[order], size[order], table)
+
+
+def _list_columns(index: DataIndex) -> Table:
+    """Return the columns of files that were indexed."""
+    files, columns = np.arange(len(index.size)), index.columns
+    begin = np.concatenate([number_places(np.repeat(files, np.diff(one.first_unit)), one.offset) for one in columns])
+    order = np.argsort(begin)
+    return Table(index, begin[order], np.repeat(np.arange(len(columns)), [len(one.offset) for one in columns])[order])
 
 
 def _file_size(path: str) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dliosim.analyze.arrays import Bools, Ints, find_starts
 from dliosim.analyze.figures.view import View
-from dliosim.analyze.infer.contents import Contents, read_contents
+from dliosim.analyze.infer.contents import Contents, number_places, read_contents
 from dliosim.analyze.infer.file_calls import FileCalls, find_data, find_suffix, list_calls, number_families
 from dliosim.analyze.infer.reads import SampleReads, find_long, lanes_of, list_reads, number_rows, number_within
 from dliosim.analyze.infer.sums import find_means
@@ -31,8 +31,6 @@ _LEAST: Final = 512
 _MOST_OF_CALL: Final = 1 << 12
 #: Bytes before the contents of a sample in its file, at most: its header.
 _FRAME: Final = 1024
-#: Bits of an offset in a number that has the file above them.
-_OFFSET_BITS: Final = 44
 #: Bytes of a token.
 _TOKENS: Final = (1, 2, 4, 8)
 #: Calls of one size from which on they may be pieces of samples: no library cuts smaller ones.
@@ -58,6 +56,7 @@ class DataFiles:
     is_seen: bool = True  #: False if calls moved in the files farther than all reads that were recorded
     contents: Contents | None = None  #: what the files are, if they are here
     is_sized: bool = True  #: False if the sizes of samples are means of several
+    columns: Bools | None = None  #: which columns of a table were read; None if it has only one
     were_written: bool = False  #: calls of the trace made some of the files
     doubt: str = ""  #: why a file that is read whole, or a call, may have several samples; empty if nothing shows it
 
@@ -199,12 +198,17 @@ def _count_samples(view: View, calls: FileCalls, contents: Contents | None) -> D
         return None
     rows = calls.rows
     file, offset, size = calls.place[view.events.file[rows]], view.events.offset[rows], view.sizes[rows]
-    known = contents.file << _OFFSET_BITS | contents.offset
-    first, last = (np.searchsorted(known, file << _OFFSET_BITS | one) for one in (offset, offset + size))
+    known, begin = number_places(contents.file, contents.offset), number_places(file, offset)
+    columns = contents.table.find_read(begin, begin + size) if contents.table is not None else None
+    if contents.table is not None and columns is not None and columns.any():  # the first that is read counts them
+        known = contents.table.place_samples(int(columns.argmax()))
+    first, last = np.searchsorted(known, begin), np.searchsorted(known, begin + size)
     visit = _find_visits(view, rows, file)
     begins = visit | np.append(True, offset[1:] != (offset + size)[:-1])
-    header = known[np.minimum(first, len(known) - 1)] - (file << _OFFSET_BITS | offset)
+    header = known[np.minimum(first, len(known) - 1)] - begin
     is_near = (header >= 0) & (header <= min(_FRAME, contents.size.mean() / 4)) | (offset == 0)
+    if contents.table is not None:
+        is_near |= np.isin(begin, contents.table.begin)
     if int((last - first).sum()) > _MOST_SAMPLES:
         return None
     call, within = _number_parts(last - first)
@@ -217,7 +221,8 @@ def _count_samples(view: View, calls: FileCalls, contents: Contents | None) -> D
         sizes = np.full(len(sample), max(round(size.sum() / len(sample)), 1))
     reads = list_reads(view, rows[call], rows[call], within, sample, file[call], sizes)
     piece = _usual_piece(visit, size)
-    return _make_data(view, calls, reads, contents.samples, contents, piece=piece, is_sized=is_sized)
+    data = _make_data(view, calls, reads, contents.samples, contents, piece=piece, is_sized=is_sized)
+    return replace(data, columns=columns)
 
 
 def _find_tokens(view: View, calls: FileCalls, contents: Contents | None) -> DataFiles | None:

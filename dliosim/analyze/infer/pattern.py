@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from dliosim.analyze.read.darshan.counters import LogTrace
 from dliosim.errors import HELP, TraceError
 from dliosim.formats.registry import bind
 from dliosim.language.settings.phrases import write_distribution, write_size
-from dliosim.model import Distribution, Workload
+from dliosim.model import ELEMENTS, Columns, Dataset, Distribution, Workload, constant
 from dliosim.model.fitted_sizes import fit_sizes
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.readable import count, percent, printable
@@ -172,12 +173,13 @@ def _list_lines(
     yield f"# No trace shows how far a loop reads ahead (`prefetch`){others}."
     yield "dlio 1"
     yield 'workload NAME "as in a trace"'
+    alone = {id(one.sources.members[0]) for one in loops if one.sources and len(one.sources.members) == 1}
     for data in datasets:
         yield ""
         if keep_names:
             yield f"# {count(len(data.paths), 'file')}, from {printable(data.paths[0])}"
             yield from (f"# to {printable(path)}" for path in data.paths[1:][-1:])
-        facts = _describe_files(data, f"NAME/{names[id(data)]}")
+        facts = _describe_files(data, f"NAME/{names[id(data)]}", id(data) in alone)
         if are_sums and not data.is_whole:
             why = f"{facts['samples'].why}, if the epochs are right"
             facts["samples"] = replace(facts["samples"], why=why, is_sure=False)
@@ -264,7 +266,8 @@ def _repeat(lines: Sequence[Line], times: int) -> Sequence[Line]:
     return [Block(f"repeat {times}", lines)] if times > 1 else lines
 
 
-def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
+def _describe_files(data: DataFiles, path: str, is_alone: bool) -> dict[str, Fact]:
+    """Return the settings of a data set; `is_alone` if its loop reads no other one."""
     files, reads = len(data.paths), data.reads
     first = np.unique(reads.sample, return_index=True)[1]
     size, error = fit_sizes(reads.size[first].astype(np.float64))
@@ -299,28 +302,69 @@ def _describe_files(data: DataFiles, path: str) -> dict[str, Fact]:
         why, is_sure = f"as read, {percent(mean / held, 2)} of what the files have: a tracer may miss calls", False
     how = "whole" if data.is_whole else "in part"
     are_known = data.were_written or len(np.unique(reads.file)) == files  # others may be no data
+    form = _find_format(data, size, is_alone)
+    sizes = {"size": Fact(write_distribution(size, write_size), why, is_sure and not data.doubt)}
     return {
         "samples": Fact(
             f"{data.samples}", f"{seen}; {data.doubt}" if data.doubt else seen, is_counted and not data.doubt
         ),
-        "size": Fact(write_distribution(size, write_size), why, is_sure and not data.doubt),
+        **({} if "columns" in form else sizes),  # columns give it
         "layout": Fact(layout, f"{count(files, 'file')}, read {how}", are_known and not (data.is_whole and data.doubt)),
-        **_find_format(data, size),
+        **form,
         "path": Fact(f'"{path}"', ""),
     }
 
 
-def _find_format(data: DataFiles, size: Distribution) -> dict[str, Fact]:
-    """Return format and chunk of files that are here, if their samples are those that were read; `raw` otherwise."""
+def _find_format(data: DataFiles, size: Distribution, is_alone: bool) -> dict[str, Fact]:
+    """Return format, chunk and columns of files that are here, if the samples read are theirs; `raw` otherwise."""
     ending, found = f"format unknown (files end with {data.suffix or 'nothing'})", data.contents
     if found is not None and found.dataset.format != "raw":
-        made = replace(found.dataset, source="", found="", counts=None, names=(), size=size)
-        if found.samples == data.samples and data.is_sized and bind(made).refuse() is None:
+        table, made = _make_table(data, is_alone), _make_like(found.dataset, size)
+        if table or (found.samples == data.samples and data.is_sized and bind(made).refuse() is None):
             why = "as in the files" if found.are_even else "the largest in the files: others have fewer samples"
             chunk = {"chunk": Fact(f"{made.chunk.number} samples", why, found.are_even)} if made.chunk else {}
-            return {"format": Fact(made.format, "as the first file is"), **chunk}
+            return {"format": Fact(made.format, "as the first file is"), **chunk, **_describe_columns(data, table)}
         ending = f"files are {made.format}, with {count(found.samples, 'sample')} in all"
     return {"format": Fact("raw", f"{ending}: same sizes, any contents", False)}
+
+
+def _make_like(dataset: Dataset, size: Distribution) -> Dataset:
+    """Return a data set to prepare that is like existing files."""
+    return replace(dataset, source="", found="", counts=None, names=(), size=size)
+
+
+def _make_table(data: DataFiles, is_alone: bool) -> Dataset | None:
+    """Return a table like that of the files, first the columns that were read; None if none can be made.
+
+    The others are one column, or none if the loop reads other data sets, too, as it then reads all columns.
+    """
+    found = data.contents
+    if found is None or found.table is None or data.columns is None or found.samples != data.samples:
+        return None
+    widths = found.table.widths
+    runs = [(width, len(list(same))) for width, same in groupby(widths[data.columns].tolist())]
+    columns = [_columns_of(many, width) for width, many in runs]
+    if is_alone and not data.columns.all():
+        columns.append(Columns(1, "int8", int(widths[~data.columns].sum())))
+    made = _make_like(found.dataset, constant(float(sum(one.number * one.width for one in columns))))
+    made = replace(made, columns=tuple(columns), parts=sum(one.number for one in columns))
+    return made if bind(made).refuse() is None else None
+
+
+def _columns_of(number: int, width: int) -> Columns:
+    """Return columns with so many bytes a row."""
+    element = f"int{8 * width}"
+    return Columns(number, element) if element in ELEMENTS else Columns(number, "int8", width)
+
+
+def _describe_columns(data: DataFiles, table: Dataset | None) -> dict[str, Fact]:
+    """Return the columns of a table."""
+    if table is None or data.columns is None:
+        return {}
+    texts = [f"{one.number} of " + f"{one.length} x " * (one.length > 1) + one.element for one in table.columns]
+    others = ", the others as one" if table.parts > data.columns.sum() else ""
+    why = f"{data.columns.sum()} of {count(len(data.columns), 'column')} were read{others}; types by their bytes"
+    return {"columns": Fact(", ".join(texts), why)}
 
 
 def _list_settings(loop: LoopFacts, names: Mapping[int, str]) -> Iterator[Setting]:
@@ -328,6 +372,9 @@ def _list_settings(loop: LoopFacts, names: Mapping[int, str]) -> Iterator[Settin
     data, sources = loop.data, loop.sources
     if sources is not None:
         yield Setting("read", sources.name(names))
+        (first, *others) = sources.members
+        if not others and first.columns is not None and not first.columns.all() and _make_table(first, True):
+            yield Setting("columns", Fact(f"{first.columns.sum()}", "those that were read"))
     for head in _ORDER:
         fact = loop.facts.get(head)
         if fact is not None and (fact.value != _USUAL.get(head) or (fact.why and not fact.is_sure)):

@@ -11,8 +11,9 @@ import pytest
 
 from dliosim.analyze.infer import contents
 from dliosim.analyze.infer.contents import read_contents
+from dliosim.analyze.infer.pattern import explain_work
 from dliosim.model import Chunk
-from tests.analyze.infer.test_infer import infer, line_of
+from tests.analyze.infer.test_infer import compiled, first_loop, infer, line_of
 from tests.analyze.rows import MS, read
 
 
@@ -81,6 +82,39 @@ def test_rows_of_a_row_group_are_the_chunk(many: list[int], are_even: bool, tmp_
     found = read_contents(paths)
     assert found is not None
     assert (found.samples, found.dataset.chunk, found.are_even) == (sum(many), Chunk(24, "samples"), are_even)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "columns", "many"),
+    [
+        ([0, 1, 2, 3, 4], "2 of int32, 1 of 100 x int8, 2 of int64", None),
+        ([0, 1], "2 of int32, 1 of 116 x int8", 2),
+        ([1, 4], "1 of int32, 1 of int64, 1 of 112 x int8", 2),
+    ],
+)
+def test_columns_that_were_read_are_the_first_of_the_pattern(
+    chosen: list[int], columns: str, many: int | None, tmp_path: Path
+) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    four, eight = np.arange(9600, dtype=np.int32), np.arange(9600, dtype=np.int64)
+    table = pa.table({"a": four, "b": four, "text": pa.array([b"x" * 96] * 9600), "c": eight, "d": eight})
+    paths, rows = [str(tmp_path / f"{file}.parquet") for file in range(2)], []
+    for path in paths:
+        pq.write_table(table, path, 2400, use_dictionary=False, compression="none", write_statistics=False)
+        footer = pq.ParquetFile(path).metadata
+        for group in range(4):
+            for column in chosen:
+                chunk, step = footer.row_group(group).column(column), len(rows) // len(chosen)
+                place = path, chunk.data_page_offset, chunk.total_compressed_size
+                rows.append(read(step * 9 * MS + column * MS, MS // 9, *place, epoch=1, step=step + 1))
+    made = infer(rows)
+    workload, line = compiled(made, tmp_path), line_of(made, "columns")
+    (data,) = workload.datasets
+    assert (data.format, data.samples, data.chunk) == ("parquet", 19_200, Chunk(2400, "samples"))
+    assert " ".join(line.partition("#")[0].split()) == f"columns {columns}"
+    assert f"# {len(chosen)} of 5 columns were read" in line
+    assert first_loop(made, tmp_path).columns == many
+    assert explain_work(made.work, workload) == pytest.approx({"bytes": 1, "calls": 1, "files": 1}, abs=0.01)
 
 
 @pytest.mark.parametrize(("chunks", "chunk"), [((4, 64), Chunk(4, "samples")), (None, None)])
