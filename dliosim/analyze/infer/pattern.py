@@ -352,7 +352,7 @@ def _make_table(data: DataFiles, is_alone: bool) -> Dataset | None:
 
 
 def _columns_of(number: int, width: int) -> Columns:
-    """Return columns with so many bytes a row."""
+    """Return columns with `width` bytes a row."""
     element = f"int{8 * width}"
     return Columns(number, element) if element in ELEMENTS else Columns(number, "int8", width)
 
