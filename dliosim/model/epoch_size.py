@@ -8,6 +8,7 @@ all samples. File f holds the samples i with i * files // N == f, unless `Datase
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -103,16 +104,19 @@ def rows_of_step(loop: Loop, dataset: Dataset) -> int:
     unit, such as a row group.
     """
     if isinstance(dataset, JoinedDataset):
-        each = [rows_of_step(loop, one) for one in dataset.joined]
-        return max(each) if dataset.rows == 1 else sum(each)
+        if not (weights := dataset.sources.weights):
+            return sum(rows_of_step(loop, one) for one in dataset.joined)
+        parts = [replace(loop, batch=max(1, math.ceil(loop.batch * weight / sum(weights)))) for weight in weights]
+        most = max(rows_of_step(replace(loop, batch=1), one) for one in dataset.joined)
+        return min(sum(map(rows_of_step, parts, dataset.joined)), loop.batch * most)
     drawn, pieces, units = dataset.size, 1.0, float(loop.batch)
     size = max(1.0, drawn.low or 0.0, min(drawn.nonnegative_mean(), drawn.high or math.inf))
     if loop.access.transfer is not None and loop.access.through == "direct":
         pieces = size / loop.access.transfer
     if (shared := dataset.samples_of_unit(size)) > 1:
-        shared = min(shared, max(1.0, dataset.samples / dataset.layout.files))
-        is_mixed = loop.shuffle.samples != "off"
-        units = min(units, dataset.samples / shared + dataset.layout.files if is_mixed else units / shared + 2)
+        each_file = max(1.0, dataset.samples / dataset.layout.files)
+        among = dataset.samples if loop.shuffle.samples != "off" else units
+        units = min(units, among / min(shared, each_file) + among / each_file + 2)  # a file ends with a part of a unit
     each_unit = max(dataset.parts, math.ceil(max(pieces, dataset.chunks_of_sample(size))))
     return max(loop.batch, math.ceil(units) * each_unit)
 

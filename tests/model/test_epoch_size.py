@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.model import Access, Chunk, Dataset, Layout, Loop, Shuffle, constant
+from dliosim.model import Access, Chunk, Dataset, Layout, Loop, Shuffle, Sources, constant
 from dliosim.model.epoch_size import rows_of_step, samples_of_rank, samples_of_ranks, shard_bounds, steps_of_epoch
+from dliosim.model.joined import join_datasets
 
 Shard = Literal["by sample", "by block", "by file", "off"]
 
@@ -65,7 +66,7 @@ def test_two_billion_files_are_dealt_to_many_ranks_at_once() -> None:
     assert sum(samples_of_rank(loop, most, 3, rank) for rank in range(3)) == most.samples
 
 
-@pytest.mark.parametrize(("batch", "in_order", "shuffled"), [(1, 40, 40), (40, 120, 1600), (600, 600, 4800)])
+@pytest.mark.parametrize(("batch", "in_order", "shuffled"), [(1, 40, 40), (40, 120, 1600), (600, 600, 4880)])
 def test_samples_of_a_step_share_the_ranges_of_their_row_groups(batch: int, in_order: int, shuffled: int) -> None:
     """A table of 40 columns in 20 files of 5 row groups of 100 rows each."""
     layout, chunk = Layout("files", 20), Chunk(100, "samples")
@@ -76,3 +77,16 @@ def test_samples_of_a_step_share_the_ranges_of_their_row_groups(batch: int, in_o
     assert rows_of_step(mixed, table) == shuffled
     assert rows_of_step(mixed, replace(table, format="hdf5")) == 40 * batch
     assert rows_of_step(loop, replace(table, parts=1)) == batch
+
+
+def test_a_mixture_has_the_row_groups_of_each_of_its_tables() -> None:
+    chunk = Chunk(100, "samples")
+    tables = tuple(
+        Dataset(name, 1, 10_000, constant(400), Layout("files", 4), name, format="parquet", chunk=chunk, parts=40)
+        for name in "ab"
+    )
+    loop = Loop("train", "train", "a", Access(), batch=400)
+    joined = join_datasets(Sources(("a", "b"), (250, 750)), tables)
+    assert rows_of_step(loop, joined) == rows_of_step(replace(loop, batch=100), tables[0]) + rows_of_step(
+        replace(loop, batch=300), tables[1]
+    )

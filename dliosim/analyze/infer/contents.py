@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.arrays import Bools, Ints
+from dliosim.analyze.arrays import Bools, Floats, Ints
 from dliosim.errors import DliosimError
 from dliosim.formats.protocols import FileIndex, Framed
 from dliosim.formats.registry import bind
@@ -29,6 +29,9 @@ _READ_WHOLE: Final = (".csv", ".jsonl")
 #: Formats that mark their samples, and the one whose groups of samples are always read whole.
 _MARKED: Final = ("tfrecord", "tar", "jpeg", "png", "csv", "indexed", "parquet")
 _BY_GROUPS: Final = "parquet"
+#: A column has at most this many times the bytes a row in one file as in all, but for headers of chunks.
+_ALIKE: Final = 1.25
+_CHUNK: Final = 4096
 #: Bits of an offset in a number that has the file above them.
 _OFFSET_BITS: Final = 44
 #: Rounds after which a frame, whose length may depend on that of the contents, is known.
@@ -53,21 +56,20 @@ class Table:
     index: DataIndex  #: of the files
     begin: Ints  #: the place of each chunk, as by `number_places`, in order; (chunks,)
     column: Ints  #: the column of each; (chunks,)
+    widths: Floats  #: stored bytes of a row in each column; (columns,)
 
-    @property
-    def widths(self) -> Ints:
-        """Return the stored bytes of a row in each column, in whole bytes; (columns,)."""
-        rows = max(int(self.index.first_sample[-1]), 1)
-        return np.array([max(round(int(one.length.sum()) / rows), 1) for one in self.index.columns])
+    def is_footer(self, file: Ints, offset: Ints, size: Ints) -> Bools:
+        """Return which reads are of what follows the chunks of their file, with some of the last ones before it."""
+        last = np.searchsorted(self.begin, number_places(file + 1, np.zeros_like(file))) - 1
+        begin = number_places(file, offset)
+        return (offset > 0) & (begin + size > self.begin[last]) & ~np.isin(begin, self.begin)
 
-    def find_read(self, begin: Ints, end: Ints) -> Bools:
-        """Return which columns have a chunk that begins between the places `begin` and `end` of a read; (columns,)."""
+    def count_read(self, begin: Ints, end: Ints) -> Ints:
+        """Return how many chunks of each column begin between the places `begin` and `end` of any read; (columns,)."""
         depth = np.zeros(len(self.begin) + 1, np.int64)
         np.add.at(depth, np.searchsorted(self.begin, begin), 1)
         np.add.at(depth, np.searchsorted(self.begin, end), -1)
-        found = np.zeros(len(self.index.columns), np.bool_)
-        found[self.column[np.cumsum(depth)[:-1] > 0]] = True
-        return found
+        return np.bincount(self.column[np.cumsum(depth)[:-1] > 0], minlength=len(self.widths))
 
     def place_samples(self, column: int) -> Ints:
         """Return the place of the chunk of a column that has each sample, in order; (samples,)."""
@@ -117,6 +119,8 @@ def read_contents(paths: Sequence[str]) -> Contents | None:
         (dataset,) = compile_text(_READ_FILES.format(first.name), [], Job(1), survey)[0].datasets
     except (PatternError, DliosimError, OSError):
         return None
+    if len({len(one.columns) for one in indexes}) > 1:
+        return None
     units = [(one.columns[0].samples, len(one.columns[0].offset), one.samples) for one in indexes]
     rows = max(1, *(each for each, _, _ in units))
     # An array that is not cut is one unit, too.
@@ -133,16 +137,23 @@ def read_contents(paths: Sequence[str]) -> Contents | None:
     if isinstance(form, Framed):
         for _ in range(_ROUNDS):  # without the frame around contents of this size
             size = np.maximum(stored - (form.length(size) - size), 1)
-    table = _list_columns(index) if dataset.format == _BY_GROUPS and len(index.columns) > 1 else None
+    table = _make_table(index) if dataset.format == _BY_GROUPS and len(index.columns) > 1 else None
     return Contents(dataset, samples, are_even, index.size, file[order], offset[order], size[order], table)
 
 
-def _list_columns(index: DataIndex) -> Table:
-    """Return the columns of files that were indexed."""
-    files, columns = np.arange(len(index.size)), index.columns
-    begin = np.concatenate([number_places(np.repeat(files, np.diff(one.first_unit)), one.offset) for one in columns])
+def _make_table(index: DataIndex) -> Table | None:
+    """Return the columns of files that were indexed; None if those of some files are others."""
+    files, columns, rows = np.arange(len(index.size)), index.columns, np.diff(index.first_sample)
+    file = [np.repeat(files, np.diff(one.first_unit)) for one in columns]
+    held = np.array([np.bincount(each, one.length, len(files)) for each, one in zip(file, columns, strict=True)])
+    widths = held.sum(axis=1) / max(rows.sum(), 1)
+    usual = np.outer(widths, rows)
+    if (held > _ALIKE * (usual + _CHUNK)).any() or (usual > _ALIKE * (held + _CHUNK)).any():
+        return None
+    begin = np.concatenate([number_places(each, one.offset) for each, one in zip(file, columns, strict=True)])
     order = np.argsort(begin)
-    return Table(index, begin[order], np.repeat(np.arange(len(columns)), [len(one.offset) for one in columns])[order])
+    column = np.repeat(np.arange(len(columns)), [len(one.offset) for one in columns])
+    return Table(index, begin[order], column[order], widths)
 
 
 def _file_size(path: str) -> int:

@@ -196,19 +196,23 @@ def _count_samples(view: View, calls: FileCalls, contents: Contents | None) -> D
     """Return the data set by the samples whose first bytes calls have read; None if reads begin elsewhere."""
     if contents is None or len(contents.file) <= len(calls.paths):
         return None
-    rows = calls.rows
+    rows, table, columns = calls.rows, contents.table, None
+    if table is not None:
+        file = calls.place[view.events.file[rows]]
+        rows = rows[~table.is_footer(file, view.events.offset[rows], view.sizes[rows])]
     file, offset, size = calls.place[view.events.file[rows]], view.events.offset[rows], view.sizes[rows]
     known, begin = number_places(contents.file, contents.offset), number_places(file, offset)
-    columns = contents.table.find_read(begin, begin + size) if contents.table is not None else None
-    if contents.table is not None and columns is not None and columns.any():  # the first that is read counts them
-        known = contents.table.place_samples(int(columns.argmax()))
+    if table is not None:
+        chunks = table.count_read(begin, begin + size)
+        columns = (chunks > 0) & (chunks >= chunks.max() / 2)
+        known = table.place_samples(int(chunks.argmax()))  # the column that is read most counts samples
     first, last = np.searchsorted(known, begin), np.searchsorted(known, begin + size)
     visit = _find_visits(view, rows, file)
     begins = visit | np.append(True, offset[1:] != (offset + size)[:-1])
     header = known[np.minimum(first, len(known) - 1)] - begin
     is_near = (header >= 0) & (header <= min(_FRAME, contents.size.mean() / 4)) | (offset == 0)
-    if contents.table is not None:
-        is_near |= np.isin(begin, contents.table.begin)
+    if table is not None:
+        is_near |= np.isin(begin, table.begin)
     if int((last - first).sum()) > _MOST_SAMPLES:
         return None
     call, within = _number_parts(last - first)

@@ -48,6 +48,8 @@ _UNSEEN: Final = {
 _MOSTLY: Final = 0.8
 #: A distribution of sizes that differs for this share of samples at most is sure.
 _NEAR: Final = 0.1
+#: Columns of one width next to each other are a run; a pattern has at most this many.
+_MOST_RUNS: Final = 64
 #: Verbs of loops.
 _LOOPS: Final = ("train", "evaluate", "infer")
 
@@ -173,7 +175,9 @@ def _list_lines(
     yield f"# No trace shows how far a loop reads ahead (`prefetch`){others}."
     yield "dlio 1"
     yield 'workload NAME "as in a trace"'
-    alone = {id(one.sources.members[0]) for one in loops if one.sources and len(one.sources.members) == 1}
+    made_of = {id(loop): made for loop in loops if (made := _find_converted(view, loop, datasets)) is not None}
+    readers = [one.sources.members for one in loops if one.sources and id(one) not in made_of]
+    alone = {id(members[0]) for members in readers if len(members) == 1}
     for data in datasets:
         yield ""
         if keep_names:
@@ -189,7 +193,6 @@ def _list_lines(
         each = [*(("part", fact) for fact in one.parts), *one.facts.items(), path]
         yield from ("", Block(f"checkpoint {names[id(one)]}", [Setting(*setting) for setting in each]))
     yield ""
-    made_of = {id(loop): made for loop in loops if (made := _find_converted(view, loop, datasets)) is not None}
     converted = {id(data) for data in made_of.values()}
     yield from (f"prepare {names[id(data)]}" for data in datasets if id(data) not in converted)
     if datasets:
@@ -267,7 +270,7 @@ def _repeat(lines: Sequence[Line], times: int) -> Sequence[Line]:
 
 
 def _describe_files(data: DataFiles, path: str, is_alone: bool) -> dict[str, Fact]:
-    """Return the settings of a data set; `is_alone` if its loop reads no other one."""
+    """Return the settings of a data set; `is_alone`: its loop may read some columns, as it reads no other data set."""
     files, reads = len(data.paths), data.reads
     first = np.unique(reads.sample, return_index=True)[1]
     size, error = fit_sizes(reads.size[first].astype(np.float64))
@@ -341,11 +344,16 @@ def _make_table(data: DataFiles, is_alone: bool) -> Dataset | None:
     found = data.contents
     if found is None or found.table is None or data.columns is None or found.samples != data.samples:
         return None
-    widths = found.table.widths
-    runs = [(width, len(list(same))) for width, same in groupby(widths[data.columns].tolist())]
+    exact, unread = found.table.widths[data.columns], found.table.widths[~data.columns]
+    widths = np.maximum(np.rint(exact), 1).astype(np.int64).tolist()
+    if len(list(groupby(widths))) > _MOST_RUNS:
+        widths.sort()
+    runs = [(width, len(list(same))) for width, same in groupby(widths)]
+    if len(runs) > _MOST_RUNS or abs(sum(widths) - exact.sum()) > _NEAR * exact.sum():
+        return None  # such as columns of bits
     columns = [_columns_of(many, width) for width, many in runs]
-    if is_alone and not data.columns.all():
-        columns.append(Columns(1, "int8", int(widths[~data.columns].sum())))
+    if is_alone and len(unread):
+        columns.append(Columns(1, "int8", max(round(float(unread.sum())), 1)))
     made = _make_like(found.dataset, constant(float(sum(one.number * one.width for one in columns))))
     made = replace(made, columns=tuple(columns), parts=sum(one.number for one in columns))
     return made if bind(made).refuse() is None else None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dliosim.readable import printable
 
-#: Kinds of meetings of all ranks, for `BoardRow.arrive`, and their names.
+#: Kinds of meetings, of all ranks or of those of the node, for `BoardRow.arrive`, and their names.
 BARRIER, EXCHANGE, NODE_EXCHANGE = range(3)
 MEETINGS = ("a barrier", "an exchange of all ranks", "an exchange of the node's ranks")
 

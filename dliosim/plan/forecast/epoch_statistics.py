@@ -77,7 +77,7 @@ def count_passes(
     table = files_in_table(loop, dataset, job.ranks)
     rows = each * steps + table
     among = max(1, loops // _FULL)
-    ranks = _choose_ranks(dataset.seed, job.ranks, rows, each * max(1, min(steps, _SOME_STEPS)) + table, among)
+    ranks = _choose_ranks(dataset.seed, job.ranks, rows, (each + table, each * min(steps, _SOME_STEPS) + table), among)
     case = rank_aggregates.CountInput(loop, dataset, placement, job, ranks, stream, _ROWS // among)
     one_order = _has_one_order(loop, dataset)
     plans = len(ranks) * max((one.last for one in passes), default=0)
@@ -201,12 +201,16 @@ def _average_epochs(made: Sequence[PhaseForecast]) -> PhaseForecast:
     return replace(made[0], **average, memory=replace(made[0].memory, buffers=buffers, plan=plan))
 
 
-def _choose_ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> list[int]:
-    """Return the ranks to plan where each has `rows` rows, and at least `fewest` of them must be planned.
+def _choose_ranks(seed: int, ranks: int, rows: int, fewest: tuple[int, int], among: int) -> list[int]:
+    """Return the ranks to plan where each has `rows` rows; `fewest` are those of its first step, and of some steps.
 
     These are all ranks, or a sample that includes the first and, if possible, the last. `among` loops share the limits.
     """
-    most = min(max(2, _SOME_RANKS // among), max(1, _ROWS // _PART // among // fewest))
+    limit, (first, some) = _ROWS // among, fewest
+    few = max(2, _SOME_RANKS // among)
+    if ranks <= few and ranks * some <= limit:
+        return list(range(ranks))
+    most = min(few, max(2, limit // _PART // max(some, 1)), max(1, limit // first))
     if ranks <= most or (ranks <= _ALL_RANKS // among and ranks * rows <= _ROWS // among):
         return list(range(ranks))
     some = Permutation(ranks, key(seed, "ranks forecast"))(np.arange(max(0, most - 2))).tolist()

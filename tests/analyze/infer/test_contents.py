@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dliosim.analyze.infer import contents
 from dliosim.analyze.infer.contents import read_contents
-from dliosim.analyze.infer.pattern import explain_work
 from dliosim.model import Chunk
 from tests.analyze.infer.test_infer import compiled, first_loop, infer, line_of
-from tests.analyze.rows import MS, read
+from tests.analyze.rows import MS, Row, read
 
 
 def write_rows(folder: Path, files: int = 2, rows: int = 50, wide: int = 9) -> list[str]:
@@ -84,37 +85,66 @@ def test_rows_of_a_row_group_are_the_chunk(many: list[int], are_even: bool, tmp_
     assert (found.samples, found.dataset.chunk, found.are_even) == (sum(many), Chunk(24, "samples"), are_even)
 
 
+def read_columns(folder: Path, tables: Sequence[Any], chosen: Sequence[int]) -> list[Row]:
+    """Write Parquet files; return reads of their footers, and of columns of each row group, which is a step."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    rows: list[Row] = []
+    step = 0
+    for number, table in enumerate(tables):
+        path = folder / f"{number}.parquet"
+        pq.write_table(table, path, 2400, use_dictionary=False, compression="none", write_statistics=False)
+        footer, last = pq.ParquetFile(path).metadata, min(path.stat().st_size, 65_536)
+        rows.append(read(step * 100 * MS, MS // 9, str(path), path.stat().st_size - last, last, epoch=1, step=step + 1))
+        for group in range(footer.num_row_groups):
+            for column in chosen:
+                chunk, begin = footer.row_group(group).column(column), (100 * step + column + 1) * MS
+                place = str(path), chunk.data_page_offset, chunk.total_compressed_size
+                rows.append(read(begin, MS // 9, *place, epoch=1, step=step + 1))
+            step += 1
+    return rows
+
+
+def make_table(names: str, rows: int = 9600) -> Any:
+    pa = pytest.importorskip("pyarrow")
+    four, eight, bits = np.arange(rows, dtype=np.int32), np.arange(rows, dtype=np.int64), np.zeros(rows, np.bool_)
+    kinds = {"i": four, "t": pa.array([b"x" * 96] * rows), "l": eight, "b": bits}
+    return pa.table({f"{name}{at}": kinds[name] for at, name in enumerate(names)})
+
+
 @pytest.mark.parametrize(
     ("chosen", "columns", "many"),
     [
         ([0, 1, 2, 3, 4], "2 of int32, 1 of 100 x int8, 2 of int64", None),
         ([0, 1], "2 of int32, 1 of 116 x int8", 2),
         ([1, 4], "1 of int32, 1 of int64, 1 of 112 x int8", 2),
+        ([4], "1 of int64, 1 of 116 x int8", 1),
     ],
 )
 def test_columns_that_were_read_are_the_first_of_the_pattern(
     chosen: list[int], columns: str, many: int | None, tmp_path: Path
 ) -> None:
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    four, eight = np.arange(9600, dtype=np.int32), np.arange(9600, dtype=np.int64)
-    table = pa.table({"a": four, "b": four, "text": pa.array([b"x" * 96] * 9600), "c": eight, "d": eight})
-    paths, rows = [str(tmp_path / f"{file}.parquet") for file in range(2)], []
-    for path in paths:
-        pq.write_table(table, path, 2400, use_dictionary=False, compression="none", write_statistics=False)
-        footer = pq.ParquetFile(path).metadata
-        for group in range(4):
-            for column in chosen:
-                chunk, step = footer.row_group(group).column(column), len(rows) // len(chosen)
-                place = path, chunk.data_page_offset, chunk.total_compressed_size
-                rows.append(read(step * 9 * MS + column * MS, MS // 9, *place, epoch=1, step=step + 1))
-    made = infer(rows)
+    made = infer(read_columns(tmp_path, [make_table("iitll", 24_000)] * 2, chosen))
     workload, line = compiled(made, tmp_path), line_of(made, "columns")
     (data,) = workload.datasets
-    assert (data.format, data.samples, data.chunk) == ("parquet", 19_200, Chunk(2400, "samples"))
+    assert (data.format, data.samples, data.chunk) == ("parquet", 48_000, Chunk(2400, "samples"))
     assert " ".join(line.partition("#")[0].split()) == f"columns {columns}"
     assert f"# {len(chosen)} of 5 columns were read" in line
     assert first_loop(made, tmp_path).columns == many
-    assert explain_work(made.work, workload) == pytest.approx({"bytes": 1, "calls": 1, "files": 1}, abs=0.01)
+    assert line_of(made, "batch").split()[1] == "2400"
+
+
+def test_many_columns_of_different_widths_are_one_statement(tmp_path: Path) -> None:
+    made = infer(read_columns(tmp_path, [make_table("il" * 300, 4800)] * 2, range(600)))
+    assert "300 of int32, 300 of int64" in line_of(made, "columns")
+    assert compiled(made, tmp_path).datasets[0].parts == 600
+
+
+@pytest.mark.parametrize("tables", [("bbbb", "bbbb"), ("itl", "lti"), ("iil", "ii")])
+def test_columns_of_bits_and_those_that_differ_between_files_are_no_table(
+    tables: tuple[str, str], tmp_path: Path
+) -> None:
+    made = infer(read_columns(tmp_path, [make_table(names) for names in tables], [0, 1]))
+    assert compiled(made, tmp_path).datasets[0].columns == ()
 
 
 @pytest.mark.parametrize(("chunks", "chunk"), [((4, 64), Chunk(4, "samples")), (None, None)])
